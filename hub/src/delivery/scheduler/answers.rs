@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// Takes in what became of a request.
-    pub(crate) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
+    pub(crate) fn attempt_finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         if let Finished::Answered { outcome, .. } = &finished {
             self.record_proven(attempt, *outcome == Outcome::Delivered);
         }
@@ -41,15 +41,16 @@ impl Scheduler {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let target = state.target();
         let Some(active) = state.active_mut(id) else { return };
-        let next = active.cursor.next();
-        let expected = if active.suspect.is_some() { next.next() } else { next };
-        if attempt.offset != expected || attempt.past_suspect != active.suspect.is_some() {
+        let next_owed = active.cursor.next();
+        let in_flight = if active.suspect.is_some() { next_owed.next() } else { next_owed };
+        if attempt.offset != in_flight || attempt.past_suspect != active.suspect.is_some() {
             return self.outdated(attempt, &finished, now);
         }
         if let Some(suspect) = active.suspect.take() {
             return self.tried_past_suspect(attempt, suspect, &finished, now);
         }
-        let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
+        // What is passed ends before `next`, but not beyond the sweep: nobody gets ahead of that.
+        let last_passed = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
         match finished {
             Finished::Answered { offset, outcome: Outcome::Delivered } => {
                 active.delivered(offset);
@@ -60,14 +61,14 @@ impl Scheduler {
                 return self.failed(attempt, offset, &failure, now);
             }
             Finished::Gap { from, next } => {
-                let to = before(next);
+                let to = last_passed(next);
                 active.passed(to);
                 if from <= to {
                     self.counts.lost_to_retention += to.0 - from.0 + 1;
                     self.unsaved.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
                 }
             }
-            Finished::Passed { next } => active.passed(before(next)),
+            Finished::Passed { next } => active.passed(last_passed(next)),
             Finished::Superseded => active.passed(attempt.newest_fetched),
             Finished::Postponed => return self.back_off(topic, id, POSTPONED, now),
             Finished::Unreadable => return self.back_off(topic, id, UNREADABLE, now),

@@ -290,7 +290,7 @@ impl Worker {
             self.limiter.give_back(attempt.charge.lane, attempt.charge.busy_from());
             self.shards.end(of, |scheduler| {
                 scheduler.reached(attempt.host, reached);
-                scheduler.finished(&attempt, finished, now);
+                scheduler.attempt_finished(&attempt, finished, now);
             });
             taken += 1;
             next = if taken < BATCH {

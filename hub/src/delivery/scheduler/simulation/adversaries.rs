@@ -185,7 +185,7 @@ impl World {
                 let is_delivered = host.is_honest && outcome == Outcome::Delivered;
                 self.honest += usize::from(attempt.topic == HONEST && is_delivered);
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                self.schedulers[at].finished(&attempt, answered, self.now);
+                self.schedulers[at].attempt_finished(&attempt, answered, self.now);
             }
             if self.now.monotonic >= self.next_checkpoint {
                 self.next_checkpoint = self.now.monotonic + 125 * MILLISECOND;

@@ -308,7 +308,7 @@ impl Cluster {
         let Request { attempt, is_sent, answer } = request;
         let outcome = answer.expect("it was looked at above");
         if !is_sent {
-            return owner.scheduler.finished(&attempt, Finished::SubscriptionEnded, self.now);
+            return owner.scheduler.attempt_finished(&attempt, Finished::SubscriptionEnded, self.now);
         }
         if outcome == Outcome::Delivered {
             owner.done.entry(attempt.subscription).or_default().insert(attempt.offset);
@@ -317,13 +317,17 @@ impl Cluster {
             let own = by.into_iter().flatten().filter(|(number, _)| *number == owner.number);
             own.for_each(|(_, heard)| *heard = heard.or(Some(owner.interval)));
         }
-        owner.scheduler.finished(&attempt, Finished::Answered { offset: attempt.offset, outcome }, self.now);
+        owner.scheduler.attempt_finished(
+            &attempt,
+            Finished::Answered { offset: attempt.offset, outcome },
+            self.now,
+        );
     }
 
     /// Who lets a shard go does not wait for this any longer. What was sent may come later, and its answer comes to nobody.
     fn cut(&mut self, at: usize, request: Request) {
         let owner = &mut self.owners[at];
-        owner.scheduler.finished(&request.attempt, Finished::Postponed, self.now);
+        owner.scheduler.attempt_finished(&request.attempt, Finished::Postponed, self.now);
         self.orphans.push((owner.number, request));
         self.met.cut += 1;
     }

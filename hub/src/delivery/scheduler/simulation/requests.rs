@@ -49,7 +49,7 @@ impl World {
         let sent_before_yes = self.sent_before_yes.remove(&attempt.subscription);
         let offset = match self.owed(&attempt) {
             Ok(offset) => offset,
-            Err(without) => return self.scheduler.finished(&attempt, without, self.now),
+            Err(without) => return self.scheduler.attempt_finished(&attempt, without, self.now),
         };
         if self.rng.u8(0..30) == 0 {
             let finished = match self.rng.u8(0..4) {
@@ -57,7 +57,7 @@ impl World {
                 1 => Finished::Reverifying,
                 _ => Finished::Postponed,
             };
-            return self.scheduler.finished(&attempt, finished, self.now);
+            return self.scheduler.attempt_finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription).copied() {
             None if self.suspects.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
@@ -77,7 +77,7 @@ impl World {
         if outcome == Outcome::Delivered {
             self.receive(attempt, offset, Some(self.interval));
         }
-        self.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, self.now);
+        self.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, self.now);
     }
 
     pub(super) fn count_gone(&mut self, attempt: &Attempt) {

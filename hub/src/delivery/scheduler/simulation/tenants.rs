@@ -55,7 +55,7 @@ fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec
                 delivered.push(attempt.topic);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
     }
 }
@@ -83,7 +83,7 @@ fn serve_beside(
     *hanging = still;
     for (_, attempt) in over {
         let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
-        world.scheduler.finished(&attempt, answered, world.now);
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     if !hangs {
         return serve(world, failure);
@@ -96,7 +96,7 @@ fn serve_beside(
         }
         delivered.push(attempt.topic);
         let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, answered, world.now);
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     delivered
 }

@@ -39,7 +39,7 @@ fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, boo
                 got.push(attempt.offset.0);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
         world.wait(1);
         waited += 1;
@@ -77,7 +77,7 @@ fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64;
                 got.push(attempt.offset.0);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
         world.wait(1);
     }
@@ -111,7 +111,7 @@ fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
                     got.push(attempt.offset.0);
                 }
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                world.scheduler.finished(&attempt, answered, world.now);
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
             world.wait(5);
         }
@@ -136,7 +136,7 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
             while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
                 let outcome = if failing > 0 { Outcome::unreachable() } else { Outcome::Delivered };
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                world.scheduler.finished(&attempt, answered, world.now);
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
             world.wait(5);
             failing = failing.saturating_sub(5);
@@ -159,11 +159,11 @@ fn a_subscription_that_ends_while_the_next_notification_is_tried_is_forgotten() 
                 return Some(attempt);
             }
             let outcome = if offset == Offset(2) { error.clone() } else { Outcome::Delivered };
-            world.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
+            world.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, world.now);
         }
         world.wait(1);
         None
     });
-    world.scheduler.finished(&past_suspect.unwrap(), Finished::SubscriptionEnded, world.now);
+    world.scheduler.attempt_finished(&past_suspect.unwrap(), Finished::SubscriptionEnded, world.now);
     assert_eq!(world.scheduler.progress(topic, id, world.now), None);
 }

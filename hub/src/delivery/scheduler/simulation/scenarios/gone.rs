@@ -22,7 +22,7 @@ fn w151_who_says_yes_after_a_410_is_asked_twice_again_before_the_subscription_en
         world.count_gone(&attempt);
         let outcome = Outcome::of_status(http::StatusCode::GONE, None);
         let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
-        world.scheduler.finished(&attempt, answered, world.now);
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
         world.checkpoint();
         world.wait(120);
     };
@@ -48,7 +48,7 @@ fn w151_who_says_yes_after_the_second_410_stays_wherever_the_clock_is_set() {
             let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
             let outcome = Outcome::of_status(http::StatusCode::GONE, None);
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
             world.wait(120);
         }
         world.take_ended();

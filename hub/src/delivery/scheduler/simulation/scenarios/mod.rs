@@ -38,7 +38,7 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
             }
             Err(without) => without,
         };
-        world.scheduler.finished(&attempt, finished, world.now);
+        world.scheduler.attempt_finished(&attempt, finished, world.now);
     }
     delivered
 }
@@ -46,5 +46,5 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
 fn refuse(world: &mut World, attempt: &Attempt) {
     let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
     let refused = Finished::Answered { offset: attempt.offset, outcome };
-    world.scheduler.finished(attempt, refused, world.now);
+    world.scheduler.attempt_finished(attempt, refused, world.now);
 }
