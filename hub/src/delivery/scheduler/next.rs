@@ -197,7 +197,7 @@ impl Scheduler {
         }
         let SubscriptionEntry { lease_end, is_proven: was_proven, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
-            if self.clock.look(now) {
+            if self.clock.is_in_doubt(now) {
                 self.withhold(topic, id, WITHHELD, now);
             } else {
                 self.end(topic, id, Ended::Expired, now);
