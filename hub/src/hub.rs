@@ -42,7 +42,7 @@ use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher, Intake, LogShares,
     Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
-use crate::waiting_work::{ShardQueues, WaitingWork};
+use crate::waiting_work::{JobQueues, WaitingWork};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -369,11 +369,11 @@ impl Parts<'_> {
         let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
-        let (denied, notifying) = ShardQueues::new_pair();
+        let (denied, notifying) = JobQueues::new_pair();
         tasks.spawn(notifying.run(stopped.clone()));
         waiting.push(verification.denial_notifier().in_shards(denied.clone()));
         let denials = Denials::new(Arc::clone(store), Arc::new(operator), denied);
-        let (accepted, verifying) = ShardQueues::new_pair();
+        let (accepted, verifying) = JobQueues::new_pair();
         tasks.spawn(verifying.run(stopped.clone()));
         let (meters, limit) = (verification.meters(), verification.waiting());
         waiting.push(verification.in_shards(denials.clone(), accepted.clone()));
@@ -395,7 +395,7 @@ impl Parts<'_> {
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
         let fetching = Fetcher::new(log, client, budget, Arc::clone(hub_url), fan_out, limited, tracer);
         // The receivers always take at once: what waits is one task per topic with subscriptions.
-        let (pinged, fetches) = ShardQueues::new_pair();
+        let (pinged, fetches) = JobQueues::new_pair();
         tasks.spawn(fetches.run(stopped.clone()));
         waiting.push(fetching.in_shards(pinged.clone()));
         Pings::new(Arc::clone(store), pinged)

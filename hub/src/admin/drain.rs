@@ -154,7 +154,7 @@ mod tests {
     use crate::concurrency::{Client, ClientClass};
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Pings;
-    use crate::waiting_work::ShardQueues;
+    use crate::waiting_work::JobQueues;
 
     #[test]
     fn whoever_is_let_in_is_counted_until_it_is_done_and_whoever_is_not_is_not() {
@@ -173,7 +173,7 @@ mod tests {
     async fn what_is_written_down_is_handed_over_although_the_client_hung_up_and_a_drain_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetching, mut fetched) = ShardQueues::for_test(store.all_shards());
+        let (fetching, mut fetched) = JobQueues::for_test(store.all_shards());
         let pings = Pings::new(Arc::clone(&store), fetching);
         let drain = Drain::of(folder.path());
         let taking = drain.take_in().unwrap();

@@ -188,7 +188,7 @@ pub struct AdminService {
 impl AdminService {
     fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
         let counters = Arc::new(Counters::new(store.shards()));
-        let (telling, _) = crate::waiting_work::ShardQueues::new_pair();
+        let (telling, _) = crate::waiting_work::JobQueues::new_pair();
         let delivering = crate::delivery::Meters::default();
         let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
         let no_keys = serde_json::json!({ "key": "", "key_file": "" });

@@ -29,7 +29,7 @@ use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{Limiter, Permit};
 use crate::store::{Denial, PendingRequest, RequestId, Shard, Store, StoreError};
 use crate::topics::TopicPolicy;
-use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
+use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
 /// The pause before something is tried again: an unreachable callback once (an answer, whatever it says, is final, C-08), and a
 /// topic that could not be looked at.
@@ -160,8 +160,8 @@ impl Verification {
     }
 
     /// Verifies each request in the shards of this hub, which come by these queues; what policy refuses goes to `denials`.
-    pub fn in_shards(self, denials: Denials, queues: ShardQueues<ToVerify>) -> Arc<dyn WaitingWork> {
-        queues.done_by(Verifier { verification: self, denials })
+    pub fn in_shards(self, denials: Denials, queues: JobQueues<ToVerify>) -> Arc<dyn WaitingWork> {
+        queues.run_by(Verifier { verification: self, denials })
     }
 
     /// A request that waited in a shard that was taken over. It counts with what waits from then on, so that restarts do not raise the
@@ -300,15 +300,19 @@ struct Verifier {
 }
 
 #[async_trait]
-impl ShardWorker for Verifier {
+impl JobRunner for Verifier {
     type Job = ToVerify;
 
-    fn work(&self, requests: mpsc::UnboundedReceiver<ToVerify>) -> BoxFuture<'static, ()> {
+    fn run(&self, requests: mpsc::UnboundedReceiver<ToVerify>) -> BoxFuture<'static, ()> {
         let Self { verification, denials } = self.clone();
         Box::pin(async move { verification.verify_all(requests, &denials).await })
     }
 
-    async fn read(&self, shards: &[Shard], queues: &ShardQueues<ToVerify>) -> Result<(), StoreError> {
+    async fn enqueue_waiting(
+        &self,
+        shards: &[Shard],
+        queues: &JobQueues<ToVerify>,
+    ) -> Result<(), StoreError> {
         for (shard, id) in self.verification.store.request_ids(shards).await? {
             queues.send(shard, self.verification.recovered(id));
         }
