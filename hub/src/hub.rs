@@ -19,7 +19,7 @@ use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Operator, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, NoThread, NotTaken, Operator, RetryPolicy, Totals};
 use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
@@ -59,6 +59,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Delivery has no threads.
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
     /// A shard cannot be taken over for delivery.
     #[error(transparent)]
     Delivery(#[from] NotTaken),
