@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use resync_common::locks::lock;
 use tokio::sync::{mpsc, watch};
 
 use crate::store::{Shard, StoreError};
@@ -103,7 +104,7 @@ impl<T> JobQueues<T> {
 
     fn queues(&self) -> MutexGuard<'_, BTreeMap<Shard, Queue<T>>> {
         // What it guards is complete between any two statements.
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.queues)
     }
 }
 

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use resync_common::locks::lock;
 
 use super::clock::millis;
 use super::lanes::Lane;
@@ -112,7 +113,7 @@ impl Networks {
     pub(super) fn of(&self, address: Option<IpAddr>) -> Arc<Network> {
         let Some(address) = address else { return Arc::clone(&self.0.nowhere) };
         // Nothing in here can panic half-way.
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(network(address))
+        lock(&self.0.known).get(network(address))
     }
 
     /// Whether this network has as many permits as it may have while others wait.
