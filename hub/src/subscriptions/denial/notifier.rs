@@ -105,19 +105,13 @@ impl DenialNotifier {
         queues.run_by(self)
     }
 
-    /// Ends when nothing waits any more and nothing more can come.
-    async fn notify_all(self, mut denials: mpsc::UnboundedReceiver<PendingDenial>) {
-        let mut queue = Waiters::new();
-        let mut is_open = true;
-        while is_open || !queue.is_empty() {
-            tokio::select! {
-                received = denials.recv(), if is_open => match received {
-                    Some(denial) => self.take_in(denial, &mut queue),
-                    None => is_open = false,
-                },
-                event = queue.next() => self.handle(event, &mut queue),
-            }
-        }
+    async fn notify_all(self, denials: mpsc::UnboundedReceiver<PendingDenial>) {
+        Waiters::serve(
+            denials,
+            |denial, queue| self.take_in(denial, queue),
+            |event, queue| self.handle(event, queue),
+        )
+        .await;
     }
 
     /// Reads nothing: a store that does not answer must not hold up the others.

@@ -172,18 +172,13 @@ impl Verification {
 
     /// A request that got its 202 is verified, however long that takes (W-097). Per client a few are under way at once, so that
     /// each client makes progress.
-    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<ToVerify>, denials: &Denials) {
-        let mut queue = Waiters::new();
-        let mut is_open = true;
-        while is_open || !queue.is_empty() {
-            tokio::select! {
-                received = requests.recv(), if is_open => match received {
-                    Some(request) => self.take_in(request, &mut queue),
-                    None => is_open = false,
-                },
-                event = queue.next() => self.handle(event, &mut queue, denials),
-            }
-        }
+    async fn verify_all(&self, requests: mpsc::UnboundedReceiver<ToVerify>, denials: &Denials) {
+        Waiters::serve(
+            requests,
+            |request, queue| self.take_in(request, queue),
+            |event, queue| self.handle(event, queue, denials),
+        )
+        .await;
     }
 
     /// Reads nothing: a store that does not answer must not hold up the others.
