@@ -11,7 +11,7 @@ use super::bodies::SubscriberBodies;
 use super::callback_client::{CallbackClient, Sent};
 use super::delivery_request::{Content, SharedHeaders, retry_after};
 use super::large_bodies::LargeBodies;
-use super::lookup::{LoggedOnce, Lookup};
+use super::lookup::{LoggedOnce, Looked, Lookup};
 use super::meters::Meters;
 use super::operator::Operator;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
@@ -110,8 +110,8 @@ impl Sender {
             return Ok(Finished::Postponed);
         }
         let notification = match self.lookup.owed(&recipient.topic_url, attempt).await? {
-            Ok(notification) => notification,
-            Err(without) => return Ok(without),
+            Looked::Found(notification) => notification,
+            Looked::Without(finished) => return Ok(finished),
         };
         // Until it is answered.
         let Some(_reservation) = self.large.reserve(&notification, attempt.charge.lane) else {
