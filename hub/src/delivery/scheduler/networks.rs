@@ -57,7 +57,8 @@ struct Known {
     tidy_at: usize,
 }
 
-/// A network, for each host that is on it. The worker's thread alone counts.
+/// A network, for each host that is on it. Only the worker's thread counts here, so that no number needs an order; they are atomic since a
+/// shard is loaded on another thread, which gives its hosts the networks that those of other shards have.
 #[derive(Debug)]
 pub(super) struct Network {
     number: u64,
