@@ -75,8 +75,6 @@ pub(crate) struct Limits {
     pub(crate) breaker: BreakerPolicy,
     /// Subscriptions that are looked at in one call, so that none takes long.
     pub(crate) steps: usize,
-    /// What it shares with the other shards of its worker.
-    pub(crate) worker: WorkerState,
 }
 
 /// What the shard has counted since the last report.
@@ -125,12 +123,19 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Goes on where the shard was left.
-    pub(crate) fn new(shard: Shard, limits: Limits, state: ShardState, clock: Clock, now: Now) -> Self {
+    /// Goes on where the shard was left. `worker` is what it shares with the other shards of its worker.
+    pub(crate) fn new(
+        shard: Shard,
+        limits: Limits,
+        worker: WorkerState,
+        state: ShardState,
+        clock: Clock,
+        now: Now,
+    ) -> Self {
         let mut scheduler = Self {
             shard,
             clock,
-            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone(), now.monotonic),
+            hosts: Hosts::new(limits.per_host, limits.breaker, worker, now.monotonic),
             limits,
             topics: BTreeMap::new(),
             round_robin: RoundRobin::default(),

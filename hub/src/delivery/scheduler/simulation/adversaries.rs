@@ -70,18 +70,17 @@ impl World {
     /// One in which failures are repeated so.
     fn with(retry: RetryPolicy) -> Self {
         let now = Now::for_test();
-        let state = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
+        let worker = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
         let limits = Limits {
             per_host: PER_HOST,
             window: 1_024,
             retry,
             breaker: BreakerPolicy { failures: 0, open: Duration::ZERO, open_max: Duration::ZERO },
             steps: 256,
-            worker: state,
         };
         let scheduler = |shard: usize| {
             let (shard, clock) = (Shard(u16::try_from(shard).unwrap()), Clock::new(now, None));
-            Scheduler::new(shard, limits.clone(), ShardState::default(), clock, now)
+            Scheduler::new(shard, limits.clone(), worker.clone(), ShardState::default(), clock, now)
         };
         Self {
             now,

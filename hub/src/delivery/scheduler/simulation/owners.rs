@@ -175,7 +175,7 @@ impl Cluster {
             number: self.saved.len(),
             shard,
             epoch: self.epochs[index],
-            scheduler: Scheduler::new(shard, limits, state, Clock::new(self.now, None), self.now),
+            scheduler: Scheduler::new(shard, limits, worker(), state, Clock::new(self.now, None), self.now),
             feed,
             requests: Vec::new(),
             saving: None,

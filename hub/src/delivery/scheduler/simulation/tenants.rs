@@ -27,7 +27,7 @@ fn world(seed: u64) -> World {
     limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     limits.window = 1_024;
     let clock = Clock::new(world.now, None);
-    world.scheduler = Scheduler::new(Shard(0), limits, ShardState::default(), clock, world.now);
+    world.scheduler = Scheduler::new(Shard(0), limits, worker(), ShardState::default(), clock, world.now);
     world
 }
 
@@ -285,7 +285,8 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         ],
         ..ShardState::default()
     };
-    world.scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);
+    world.scheduler =
+        Scheduler::new(Shard(0), limits(), worker(), state, Clock::new(world.now, None), world.now);
     let known = world.scheduler.topics[&topic].table.iter().map(|(id, entry)| (id.0, entry.is_proven));
     assert_eq!(known.collect::<Vec<_>>(), [(1, true), (2, false), (3, false), (4, true), (5, false)]);
 }

@@ -125,7 +125,7 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
     let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));
     let limits = Limits { breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
     let clock = Clock::new(world.now, None);
-    world.scheduler = Scheduler::new(Shard(0), limits, ShardState::default(), clock, world.now);
+    world.scheduler = Scheduler::new(Shard(0), limits, worker(), ShardState::default(), clock, world.now);
     world.scheduler.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
     for outage in (60_u64..3_600).step_by(60) {

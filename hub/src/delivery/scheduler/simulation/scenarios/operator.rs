@@ -110,7 +110,7 @@ fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attem
         posted: Offset(1),
     };
     let state = ShardState { slots: vec![slot(1), slot(2)], topics: vec![news], ..ShardState::default() };
-    let mut scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(begun, None), begun);
+    let mut scheduler = Scheduler::new(Shard(0), limits(), worker(), state, Clock::new(begun, None), begun);
     let at = |seconds| Now { monotonic: begun.monotonic + Duration::from_secs(seconds), ..begun };
     assert_eq!(scheduler.past_due(at(1).monotonic), 0);
     assert_eq!(scheduler.past_due(at(50).monotonic), 0, "the sweep has not been waiting for long");
