@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use addresses::Addresses;
 pub use audit::{Audit, AuditError, By, Entry};
 pub use commands::{Target, ToAdd, ToDeny};
-pub use drain::{Drain, Taking};
+pub use drain::{Admission, Drain};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
 pub use notification::NotificationView;

@@ -115,7 +115,7 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
         match accepted {
             Ok((stream, client, arrival)) => {
                 let ends = (graceful.watcher(), stop.clone());
-                take(stream, client, arrival, &router, &ingress, ends);
+                serve_connection(stream, client, arrival, &router, &ingress, ends);
             }
             Err(error) => {
                 if logged.is_none_or(|logged: Instant| logged.elapsed() > LOG_EVERY) {
@@ -143,7 +143,8 @@ async fn accept(
     Ok((stream, client, arrival))
 }
 
-fn take(
+/// Serves one connection in a task of its own, if its client may have one more.
+fn serve_connection(
     stream: TcpStream,
     client: SocketAddr,
     arrival: Option<OwnedSemaphorePermit>,

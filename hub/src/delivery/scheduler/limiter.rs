@@ -131,9 +131,9 @@ mod tests {
         assert!(!limiter.open().has(Lane::First));
         limiter.age(now + Duration::from_millis(200));
         assert!(limiter.open().has(Lane::First));
-        limiter.pressure.take(Load { late: Duration::from_millis(640), ..Load::FULL });
+        limiter.pressure.adjust_to(Load { late: Duration::from_millis(640), ..Load::FULL });
         assert!(!limiter.open().has(Lane::First), "it is the worker that they wait for");
-        limiter.pressure.take(Load::FULL);
+        limiter.pressure.adjust_to(Load::FULL);
         assert!(limiter.open().has(Lane::First));
     }
 

@@ -74,8 +74,8 @@ impl Pressure {
         self.missed = true;
     }
 
-    /// Takes in how much the worker had to do.
-    pub(crate) fn take(&mut self, load: Load) {
+    /// Allows more or fewer, after how much the worker had to do.
+    pub(crate) fn adjust_to(&mut self, load: Load) {
         self.is_behind = load.late > TOO_LATE;
         if load.busy > FULL_ABOVE {
             self.allowed = (self.allowed - self.allowed.div_ceil(FEWER)).max(min(FEWEST, self.most));
@@ -114,7 +114,7 @@ mod tests {
                 busy += load.busy / f64::from(measured - measured / 2);
             }
             pressure.missed = true;
-            pressure.take(load);
+            pressure.adjust_to(load);
         }
         (pressure.allowed(), busy)
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn nothing_changes_where_no_more_were_wanted() {
         let mut pressure = Pressure::new(MOST);
-        pressure.take(Load { busy: 0.0, late: Duration::ZERO });
+        pressure.adjust_to(Load { busy: 0.0, late: Duration::ZERO });
         assert_eq!(pressure.allowed(), FEWEST);
         assert_eq!(Pressure::new(3).allowed(), 3, "a small bound holds");
     }

@@ -107,11 +107,11 @@ impl Worker {
             // A timer that is due and may not start anything would only keep the loop turning.
             let timer = if self.may_start() { self.next_timer() } else { None };
             tokio::select! {
-                Some(event) = events.recv() => self.take_events(event, &mut events),
-                Some(message) = messages.recv() => self.answer(message, &mut events),
-                Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
+                Some(event) = events.recv() => self.apply_events(event, &mut events),
+                Some(message) = messages.recv() => self.handle_message(message, &mut events),
+                Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.finish_requests(completed),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.shards, &self.counters),
-                load = self.load.measured() => self.limiter.pressure.take(load),
+                load = self.load.measured() => self.limiter.pressure.adjust_to(load),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => {
                     self.report_in_flight();
@@ -141,7 +141,7 @@ impl Worker {
     async fn finish(&mut self, grace: Duration) {
         let drained = timeout(grace, async {
             while let Some(completed) = self.in_flight.next().await {
-                self.take_answers(completed);
+                self.finish_requests(completed);
             }
         });
         if drained.await.is_err() {
@@ -159,7 +159,7 @@ impl Worker {
         self.checkpoints.save(&mut self.shards, &self.counters);
     }
 
-    fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+    fn apply_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         let more = std::iter::from_fn(|| events.try_recv().ok()).take(BATCH);
         self.apply(std::iter::once(first).chain(more));
     }
@@ -247,7 +247,7 @@ impl Worker {
         if self.shards.has(shard) || self.expected.contains(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
-    fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+    fn handle_message(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         match message {
             WorkerMessage::Query(query) => query(self.shards.owned(), self.now()),
             WorkerMessage::UpToDateQuery(query) => {
@@ -281,7 +281,7 @@ impl Worker {
         }
     }
 
-    fn take_answers(&mut self, first: Completed) {
+    fn finish_requests(&mut self, first: Completed) {
         let now = self.now();
         let mut taken = 0;
         let mut next = Some(first);
