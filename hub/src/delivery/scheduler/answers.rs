@@ -8,7 +8,7 @@ use super::active::{Phase, Suspect};
 use super::attempt::{Attempt, Finished};
 use super::clock::Now;
 use super::host::HostId;
-use super::retry_policy::{self, Decision, Failure, GivenUp, Outcome};
+use super::retry_policy::{self, Decision, DeliveryOutcome, Failure, GivenUp};
 use super::wait_queue::LastAttempt;
 use crate::store::{Ended, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -31,7 +31,7 @@ impl Scheduler {
     /// Takes in what became of a request.
     pub(crate) fn attempt_finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         if let Finished::Answered { outcome, .. } = &finished {
-            self.record_proven(attempt, *outcome == Outcome::Delivered);
+            self.record_proven(attempt, *outcome == DeliveryOutcome::Delivered);
         }
         self.hosts.answered(attempt.host, attempt.charge, finished.host_signal(), now.monotonic);
         if !matches!(finished, Finished::RateLimited(_) | Finished::Reverifying) {
@@ -52,11 +52,11 @@ impl Scheduler {
         // What is passed ends before `next`, but not beyond the sweep: nobody gets ahead of that.
         let last_passed = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
         match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
                 active.delivered(offset);
                 self.counts.delivered += 1;
             }
-            Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Failed(failure) } => {
                 self.counts.failed += 1;
                 return self.failed(attempt, offset, &failure, now);
             }
@@ -130,8 +130,8 @@ impl Scheduler {
     /// The operator has replayed for this subscription while the request was under way.
     fn outdated(&mut self, attempt: &Attempt, finished: &Finished, now: Now) {
         match finished {
-            Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
-            Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
+            Finished::Answered { outcome: DeliveryOutcome::Delivered, .. } => self.counts.delivered += 1,
+            Finished::Answered { outcome: DeliveryOutcome::Failed(_), .. } => self.counts.failed += 1,
             Finished::SubscriptionEnded => return self.remove(attempt.topic, attempt.subscription),
             _ => {}
         }
@@ -156,7 +156,7 @@ impl Scheduler {
         let (topic, id) = (attempt.topic, attempt.subscription);
         let pause = suspect.due.saturating_duration_since(now.monotonic);
         match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
                 let Some(active) = self.topics.get_mut(&topic).and_then(|topic| topic.active_mut(id)) else {
                     return;
                 };

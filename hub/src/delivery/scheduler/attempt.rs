@@ -20,7 +20,7 @@ use super::breaker::HostSignal;
 use super::host::{Charge, HostId};
 #[cfg(test)]
 use super::lanes::Lane;
-use super::retry_policy::Outcome;
+use super::retry_policy::DeliveryOutcome;
 use crate::store::{CachePolicy, ContentKind, FailureClass, Offset, ReadAhead, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -98,7 +98,7 @@ pub(crate) enum Finished {
         /// What was sent.
         offset: Offset,
         /// How that ended.
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
     },
     /// The log no longer holds what is owed, from the first of these to before the second.
     Gap {
@@ -130,7 +130,7 @@ impl Finished {
     /// What it says about the host.
     pub(super) fn host_signal(&self) -> HostSignal {
         match self {
-            Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
+            Self::Answered { outcome: DeliveryOutcome::Failed(failure), .. } => match failure.class {
                 FailureClass::Trouble if failure.status.is_none() => HostSignal::Silent,
                 FailureClass::Trouble => HostSignal::Trouble,
                 FailureClass::NotFailed
@@ -138,7 +138,7 @@ impl Finished {
                 | FailureClass::Gone
                 | FailureClass::Unsent => HostSignal::Alive,
             },
-            Self::Answered { outcome: Outcome::Delivered, .. } => HostSignal::Alive,
+            Self::Answered { outcome: DeliveryOutcome::Delivered, .. } => HostSignal::Alive,
             // Nothing was sent.
             _ => HostSignal::None,
         }

@@ -53,7 +53,7 @@ pub(crate) use self::limiter::LaneLimiter;
 pub(crate) use self::pressure::Load;
 pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
-pub(crate) use self::retry_policy::{GivenUp, Outcome};
+pub(crate) use self::retry_policy::{DeliveryOutcome, GivenUp};
 use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;

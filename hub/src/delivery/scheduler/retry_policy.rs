@@ -35,7 +35,7 @@ pub struct RetryPolicy {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DeliveryOutcome {
     /// 2xx.
     Delivered,
     /// Anything else.
@@ -114,7 +114,7 @@ impl GivenUp {
     }
 }
 
-impl Outcome {
+impl DeliveryOutcome {
     /// The outcome that a status stands for (W-149, W-152).
     pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>) -> Self {
         let class = match status.as_u16() {
@@ -211,9 +211,9 @@ mod tests {
     }
 
     fn failure(status: u16) -> Failure {
-        match Outcome::of_status(StatusCode::from_u16(status).unwrap(), None) {
-            Outcome::Failed(failure) => failure,
-            Outcome::Delivered => panic!("{status} is a success"),
+        match DeliveryOutcome::of_status(StatusCode::from_u16(status).unwrap(), None) {
+            DeliveryOutcome::Failed(failure) => failure,
+            DeliveryOutcome::Delivered => panic!("{status} is a success"),
         }
     }
 
@@ -225,7 +225,10 @@ mod tests {
     #[test]
     fn w149_every_2xx_is_a_success() {
         for status in [200, 202, 204, 299] {
-            assert_eq!(Outcome::of_status(StatusCode::from_u16(status).unwrap(), None), Outcome::Delivered);
+            assert_eq!(
+                DeliveryOutcome::of_status(StatusCode::from_u16(status).unwrap(), None),
+                DeliveryOutcome::Delivered
+            );
         }
     }
 
@@ -246,15 +249,15 @@ mod tests {
     #[test]
     fn a_message_is_suspected_where_the_server_fails_at_it_or_hangs_up_on_it_alone() {
         let unanswered = |outcome| match outcome {
-            Outcome::Failed(failure) => failure,
-            Outcome::Delivered => panic!("it is a success"),
+            DeliveryOutcome::Failed(failure) => failure,
+            DeliveryOutcome::Delivered => panic!("it is a success"),
         };
         for (failure, alone, beside_others) in [
             (failure(500), true, true),
             (failure(429), false, false),
             (failure(404), false, false),
-            (unanswered(Outcome::unreachable()), false, false),
-            (unanswered(Outcome::cut()), false, true),
+            (unanswered(DeliveryOutcome::unreachable()), false, false),
+            (unanswered(DeliveryOutcome::cut()), false, true),
         ] {
             let suspected = [false, true].map(|others| failure.may_be_the_messages(others));
             assert_eq!(suspected, [alone, beside_others], "{failure:?}");

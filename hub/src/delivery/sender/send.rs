@@ -17,7 +17,7 @@ use super::operator::Operator;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
 use super::spans::describe;
 use crate::config::{Prefixes, SignatureConfig};
-use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
+use crate::delivery::scheduler::{Attempt, DeliveryOutcome, Finished, Lane};
 use crate::egress::{self, EgressClient, EgressError, Withheld};
 use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId, WallClock};
 use crate::telemetry::{SpanKind, Tracer};
@@ -143,7 +143,7 @@ impl Sender {
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
                 span.fail(|| error.to_string());
                 span.end();
-                return answered(Outcome::unreachable());
+                return answered(DeliveryOutcome::unreachable());
             }
         };
         let finished = match &answer {
@@ -151,14 +151,14 @@ impl Sender {
                 if answer.status.is_success() {
                     self.bodies.acknowledge(recipient, notification);
                 }
-                answered(Outcome::of_status(answer.status, retry_after(&answer.headers)))
+                answered(DeliveryOutcome::of_status(answer.status, retry_after(&answer.headers)))
             }
             // For want of something on this side.
             Err(EgressError::NoFileDescriptors) => Finished::Postponed,
             Err(EgressError::Unconfirmed(Withheld::RateLimit(wait))) => Finished::RateLimited(*wait),
             Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)) => Finished::Reverifying,
-            Err(EgressError::Interrupted(_)) => answered(Outcome::cut()),
-            Err(_) => answered(Outcome::unreachable()),
+            Err(EgressError::Interrupted(_)) => answered(DeliveryOutcome::cut()),
+            Err(_) => answered(DeliveryOutcome::unreachable()),
         };
         // A clock that was set back makes no negative times.
         let age = self.clock.system_time().duration_since(notification.received_at.to_system_time());

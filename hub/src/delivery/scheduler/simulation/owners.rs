@@ -20,7 +20,7 @@ struct Request {
     /// What is owed, if the subscription was there when it was sent.
     is_sent: bool,
     /// Once it has arrived: what is answered.
-    answer: Option<Outcome>,
+    answer: Option<DeliveryOutcome>,
 }
 
 /// A checkpoint on its way.
@@ -278,7 +278,7 @@ impl Cluster {
     fn arrive(&mut self, owner: usize, request: &mut Request) {
         let Request { attempt, is_sent, answer } = request;
         let is_lost = self.rng.u8(0..8) == 0;
-        *answer = Some(if is_lost { Outcome::unreachable() } else { Outcome::Delivered });
+        *answer = Some(if is_lost { DeliveryOutcome::unreachable() } else { DeliveryOutcome::Delivered });
         let Some(got) = self.inboxes.get_mut(&attempt.subscription).filter(|_| *is_sent) else { return };
         if is_lost && self.rng.bool() {
             return;
@@ -310,7 +310,7 @@ impl Cluster {
         if !is_sent {
             return owner.scheduler.attempt_finished(&attempt, Finished::SubscriptionEnded, self.now);
         }
-        if outcome == Outcome::Delivered {
+        if outcome == DeliveryOutcome::Delivered {
             owner.done.entry(attempt.subscription).or_default().insert(attempt.offset);
             let by =
                 self.inboxes.get_mut(&attempt.subscription).and_then(|got| got.by.get_mut(&attempt.offset));

@@ -61,20 +61,20 @@ impl World {
         }
         let outcome = match self.sick.get(&attempt.subscription).copied() {
             None if self.suspects.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
-                0 => Outcome::cut(),
-                _ => Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
+                0 => DeliveryOutcome::cut(),
+                _ => DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Some(status) => {
                 if status == 410 && !sent_before_yes {
                     self.count_gone(&attempt);
                 }
                 let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
-                Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
+                DeliveryOutcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
             }
-            None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
-            None => Outcome::Delivered,
+            None if self.rng.u8(0..20) == 0 => DeliveryOutcome::unreachable(),
+            None => DeliveryOutcome::Delivered,
         };
-        if outcome == Outcome::Delivered {
+        if outcome == DeliveryOutcome::Delivered {
             self.receive(attempt, offset, Some(self.interval));
         }
         self.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, self.now);

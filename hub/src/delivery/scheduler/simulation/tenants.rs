@@ -42,7 +42,7 @@ fn next(world: &mut World) -> Option<Attempt> {
 }
 
 /// Answers everything that is sent now; returns the topics of what was delivered.
-fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec<TopicId> {
+fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<DeliveryOutcome>) -> Vec<TopicId> {
     let mut delivered = Vec::new();
     loop {
         let attempts: Vec<_> = std::iter::from_fn(|| next(world)).collect();
@@ -50,8 +50,8 @@ fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec
             return delivered;
         }
         for attempt in attempts {
-            let outcome = failure(attempt.topic).unwrap_or(Outcome::Delivered);
-            if outcome == Outcome::Delivered {
+            let outcome = failure(attempt.topic).unwrap_or(DeliveryOutcome::Delivered);
+            if outcome == DeliveryOutcome::Delivered {
                 delivered.push(attempt.topic);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
@@ -66,8 +66,8 @@ fn pass(world: &mut World, time: Duration) {
 }
 
 /// An error, and a wish for an hour's peace.
-fn an_hour_please() -> Outcome {
-    Outcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
+fn an_hour_please() -> DeliveryOutcome {
+    DeliveryOutcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
 }
 
 /// The same where some requests hang until their timeout, as `hanging` says until when.
@@ -75,14 +75,14 @@ fn serve_beside(
     world: &mut World,
     hanging: &mut Vec<(Instant, Attempt)>,
     hangs: bool,
-    failure: impl Fn(TopicId) -> Option<Outcome>,
+    failure: impl Fn(TopicId) -> Option<DeliveryOutcome>,
 ) -> Vec<TopicId> {
     let now = world.now.monotonic;
     let (over, still): (Vec<_>, Vec<_>) =
         std::mem::take(hanging).into_iter().partition(|(due, _)| *due <= now);
     *hanging = still;
     for (_, attempt) in over {
-        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
+        let answered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::unreachable() };
         world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     if !hangs {
@@ -95,7 +95,7 @@ fn serve_beside(
             continue;
         }
         delivered.push(attempt.topic);
-        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+        let answered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
         world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     delivered
@@ -302,7 +302,7 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
     }
     (0..3).for_each(|topic| append(&mut world, TopicId(ATTACKED + topic), ContentKind::Posted));
     append(&mut world, HONEST, ContentKind::Posted);
-    let down = |_| Some(Outcome::unreachable());
+    let down = |_| Some(DeliveryOutcome::unreachable());
     // The outage lasts for an hour, and all tenants are tried again now and then.
     for _ in 0..3_600 {
         assert_eq!(serve(&mut world, down), []);
@@ -335,7 +335,7 @@ fn who_has_not_failed_is_served_within_seconds_of_an_outage_whatever_fails_besid
     }
     append(&mut world, TopicId(ATTACKED), ContentKind::Posted);
     for _ in 0..600 {
-        serve(&mut world, |_| Some(Outcome::unreachable()));
+        serve(&mut world, |_| Some(DeliveryOutcome::unreachable()));
         pass(&mut world, Duration::from_secs(1));
     }
     append(&mut world, HONEST, ContentKind::Posted);

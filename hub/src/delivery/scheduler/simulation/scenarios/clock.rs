@@ -58,7 +58,7 @@ fn a_clock_that_is_set_forward_makes_nobody_dormant() {
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             attempts += 1;
-            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+            let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
             world.scheduler.attempt_finished(
                 &attempt,
                 Finished::Answered { offset: Offset(1), outcome },
@@ -94,7 +94,7 @@ fn a_hub_that_starts_while_the_clock_is_ahead_makes_nobody_dormant() {
     world.publish_to(topic);
     let refuse = |world: &mut World| {
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL)?;
-        let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+        let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
         world.scheduler.attempt_finished(
             &attempt,
             Finished::Answered { offset: Offset(1), outcome },

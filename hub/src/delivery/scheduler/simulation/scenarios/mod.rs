@@ -34,7 +34,7 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
         let finished = match world.owed(&attempt) {
             Ok(offset) => {
                 delivered.push(offset);
-                Finished::Answered { offset, outcome: Outcome::Delivered }
+                Finished::Answered { offset, outcome: DeliveryOutcome::Delivered }
             }
             Err(without) => without,
         };
@@ -44,7 +44,7 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
 }
 
 fn refuse(world: &mut World, attempt: &Attempt) {
-    let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+    let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
     let refused = Finished::Answered { offset: attempt.offset, outcome };
     world.scheduler.attempt_finished(attempt, refused, world.now);
 }

@@ -14,14 +14,14 @@ fn a_replay_of_what_is_not_there_yet_disturbs_nobody() {
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
     world.scheduler.attempt_finished(
         &first,
-        Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered },
+        Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered },
         world.now,
     );
     let command = Command::Replay { topic, subscription: None, from: Offset(2) };
     assert_eq!(world.scheduler.execute(&command, world.now), 0);
     while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
         assert_ne!(attempt.subscription, first.subscription, "it has got everything");
-        let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
+        let delivered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
         world.scheduler.attempt_finished(&attempt, delivered, world.now);
     }
     let command = Command::Replay { topic, subscription: None, from: Offset(1) };
@@ -50,7 +50,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
     let failing: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
     let fail = |world: &mut World, attempt: Attempt| {
-        let failed = Finished::Answered { offset: Offset(1), outcome: Outcome::unreachable() };
+        let failed = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::unreachable() };
         world.scheduler.attempt_finished(&attempt, failed, world.now);
     };
     for attempt in failing {
@@ -120,7 +120,7 @@ fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attem
     assert_eq!(attempts.len(), 2);
     assert_eq!(scheduler.past_due(at(200).monotonic), 0, "what is under way is not past due");
     for attempt in &attempts {
-        let failed = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
+        let failed = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::unreachable() };
         scheduler.attempt_finished(attempt, failed, at(201));
     }
     assert_eq!(scheduler.past_due(at(201).monotonic), 0, "the next attempt has its time");

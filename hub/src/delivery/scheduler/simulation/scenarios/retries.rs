@@ -22,7 +22,7 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             attempts.push(minute);
-            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+            let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
             let offset = world.owed(&attempt).unwrap();
             world.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, world.now);
         }
@@ -58,7 +58,7 @@ pub(super) fn refusing_what_changes_every_minute(world: &mut World, status: u16)
                 if status == 410 {
                     world.count_gone(&attempt);
                 }
-                let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
+                let outcome = DeliveryOutcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
                 let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
                 world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
