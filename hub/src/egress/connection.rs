@@ -248,7 +248,7 @@ impl Connection {
         self.sender.is_closed()
     }
 
-    /// The same, after a look at what has come from its peer.
+    /// Whether nothing can be sent over it any more, after a look at what has come from its peer.
     pub(super) fn has_ended(&mut self) -> bool {
         self.sender.has_ended()
     }

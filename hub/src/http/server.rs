@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(8);
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The same error is logged no more often than this.
+/// An error that repeats is logged no more often than this.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of an answer in the system's send buffer (it takes twice of what is set). They count as written.
 const SEND_BUFFER: usize = 128 * 1024;

@@ -24,11 +24,12 @@ use super::host::{Candidates, Chosen};
 /// Trials of subscriptions that have not failed, without a pause between them, at an open breaker: so many of proven ones, and as many of
 /// untried ones.
 const AT_ONCE: u32 = 32;
-/// The pause between later trials, where the origin answers …
+/// The pause between later trials, where the origin answers.
 const PAUSE: Duration = Duration::from_millis(100);
-/// … and where it does not: each trial may hold a permit for as long as a request may take.
+/// The pause between later trials of untried subscriptions, where the origin does not answer: each may hold a permit for as long as a request
+/// may take.
 const SILENT_PAUSE: Duration = Duration::from_secs(5);
-/// The same between trials of proven ones.
+/// The pause between later trials of proven subscriptions, where the origin does not answer.
 const PROVEN_SILENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// When breakers open, and for how long.
@@ -36,9 +37,9 @@ const PROVEN_SILENT_PAUSE: Duration = Duration::from_secs(1);
 pub struct BreakerPolicy {
     /// So many failures in a row open it; 0: never.
     pub failures: u32,
-    /// The first pause; each failed probe doubles it …
+    /// The first pause. Each failed probe doubles it.
     pub open: Duration,
-    /// … up to this.
+    /// The longest pause.
     pub open_max: Duration,
 }
 
@@ -61,9 +62,9 @@ pub(super) struct InFlightCounts {
     pub(super) all: usize,
     /// Of these, those for subscriptions that are not proven.
     pub(super) unproven: usize,
-    /// Those that have been under way for longer than a quick answer takes …
+    /// Those that hang: they have been under way for longer than a quick answer takes.
     pub(super) hanging: usize,
-    /// … and of those, those for subscriptions that are not proven.
+    /// Of those that hang, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
 }
 

@@ -68,9 +68,9 @@ pub(super) struct Host {
     pub(super) unproven: u32,
     /// So many of these have a permit of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
-    /// So many of these have been under way for longer than a quick answer takes …
+    /// So many of these hang: they have been under way for longer than a quick answer takes.
     pub(super) hanging: u32,
-    /// … and so many of those are for subscriptions that are not proven.
+    /// So many of those that hang are for subscriptions that are not proven.
     pub(super) unproven_hanging: u32,
     /// How often it has confirmed anything.
     pub(super) confirmations: u32,
@@ -90,9 +90,9 @@ pub(super) struct Host {
     preferred: [u8; 2],
     /// How often it has answered, be it with a refusal.
     pub(super) answers: u32,
-    /// To whom something was delivered last …
+    /// To whom something was delivered last.
     last_delivered: Option<RecentDelivery>,
-    /// … and in other topics before: one tenant alone must not make the host forget the others.
+    /// To whom something was delivered before that, in other topics: one tenant alone must not make the host forget the others.
     delivered_before: Vec<RecentDelivery>,
 }
 
@@ -126,7 +126,7 @@ pub(super) enum Candidates {
     NotFailing,
     /// As `Proven`, else anybody: first one that has not failed.
     Anybody,
-    /// The same, but first one that has failed: untried ones without end must not keep these out.
+    /// As `Proven`, else anybody: first one that has failed, since untried ones without end must not keep these out.
     FailingFirst,
 }
 

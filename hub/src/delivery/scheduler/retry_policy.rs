@@ -9,17 +9,17 @@ use crate::store::FailureClass;
 
 /// No `Retry-After` may postpone an attempt further than this.
 const LONGEST_HINT: Duration = Duration::from_secs(3_600);
-/// After so long without a single success …
+/// After so long without a single success a subscription is dormant.
 const DORMANT_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// … a subscription is tried at most this often.
+/// A dormant subscription is tried at most this often.
 const DORMANT_PAUSE: Duration = Duration::from_secs(3_600);
-/// The pause where the rate limit of an unconfirmed address was used up; it doubles each time …
+/// The pause where the rate limit of an unconfirmed address was used up; it doubles each time.
 const RATE_LIMITED: Duration = Duration::from_secs(10);
-/// … up to this.
+/// The longest pause where that rate limit was used up.
 const RATE_LIMITED_MOST: Duration = Duration::from_secs(600);
-/// The pause during re-verification; it doubles too …
+/// The pause during re-verification; it doubles too.
 const REVERIFYING: Duration = Duration::from_secs(5);
-/// … up to this.
+/// The longest pause during re-verification.
 const REVERIFYING_MOST: Duration = Duration::from_secs(20);
 
 /// The delays after the first, second, … failure of one notification.
@@ -71,7 +71,7 @@ pub(super) struct FailureStreak {
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The same notification again, after this pause.
+    /// This notification again, after this pause.
     Retry(Duration),
     /// On to the next notification, after this pause.
     Skip(Duration),

@@ -31,7 +31,7 @@ pub struct RecordedAttempt {
     pub attempt: u16,
     /// Why it failed, for the operator; `None`: it was delivered.
     pub failure: Option<String>,
-    /// The same for the subscriber.
+    /// How it ended, for the subscriber.
     pub outcome: AttemptOutcome,
 }
 

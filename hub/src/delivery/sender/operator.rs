@@ -167,7 +167,8 @@ impl Operator {
         Ok(concerned.map(|concerned| concerned.into_iter().sum()))
     }
 
-    /// The same in this shard alone, which has all that the command is about.
+    /// Carries out a command in this shard alone, which has all that the command is about; returns, once that is durable, how many
+    /// subscriptions it concerns.
     ///
     /// # Errors
     /// [`NoAnswer`]

@@ -84,7 +84,7 @@ enum Next {
     Unread,
     /// Nothing: its callback was notified, or never will be.
     Done,
-    /// The same again after a pause. Without a permit the callback failed; with one it was not asked.
+    /// This step again after a pause. Without a permit the callback failed; with one it was not asked.
     Again(Duration, Option<Permit>),
 }
 

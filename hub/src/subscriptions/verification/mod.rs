@@ -107,7 +107,7 @@ enum Next {
     Unread,
     /// This step, for a request to this peer. `waiting` replaces a permit that did not know the client.
     Step { who: Requester, step: Step, peer: String, waiting: Option<Permit> },
-    /// The same step again after a pause, with what is kept of the permit. A shortage of the hub's does not count as a try.
+    /// This step again after a pause, with what is kept of the permit. A shortage of the hub's does not count as a try.
     Again { pause: Duration, permit: Permit, counts: bool },
     /// The callback is notified that it was denied.
     Notify(Denial),

@@ -35,7 +35,7 @@ impl Hosts {
         first.into_iter().flatten().for_each(|id| self.note_no_permit(id));
     }
 
-    /// The same of this host, if it is not to blame itself.
+    /// Permits are scarce, and this host finds none: notes that, unless the host itself is to blame.
     pub(in crate::delivery::scheduler) fn note_no_permit(&mut self, id: HostId) {
         let (host, WorkerState { networks, peers }) = (&self.states[id.index()], &self.worker);
         if !host.is_slow(Some(peers.bound())) && !networks.has_its_share(&host.network) {

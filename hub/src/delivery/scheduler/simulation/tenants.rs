@@ -70,7 +70,7 @@ fn an_hour_please() -> DeliveryOutcome {
     DeliveryOutcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
 }
 
-/// The same where some requests hang until their timeout, as `hanging` says until when.
+/// Serves what may be served, where some requests hang until their timeout, as `hanging` says until when.
 fn serve_beside(
     world: &mut World,
     hanging: &mut Vec<(Instant, Attempt)>,

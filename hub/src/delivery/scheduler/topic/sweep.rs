@@ -216,7 +216,7 @@ impl TopicState {
         self.changed.insert(id);
     }
 
-    /// The same for all that hold the sweep back.
+    /// Lets the sweep go on without all that hold it back, which become laggards.
     pub(crate) fn detach_all(&mut self) {
         self.changed.append(&mut self.attached);
     }
