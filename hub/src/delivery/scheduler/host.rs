@@ -118,7 +118,7 @@ pub(super) enum Candidates {
     RecentlyDeliveredFirst,
     /// One of those to which something was delivered last.
     RecentlyDelivered,
-    /// One of these, else a proven one.
+    /// One of those to which something was delivered last, else a proven one.
     Proven,
     /// A proven one, and no other.
     OnlyProven,
@@ -128,6 +128,42 @@ pub(super) enum Candidates {
     Anybody,
     /// As `Proven`, else anybody: first one that has failed, since untried ones without end must not keep these out.
     FailingFirst,
+}
+
+/// Who may be served, in this order: one of those to which something was delivered last, a proven one, one of the others.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    recent: bool,
+    proven: bool,
+    others: Others,
+}
+
+/// Who may be served where none of those waits.
+#[derive(Clone, Copy, Debug)]
+enum Others {
+    Nobody,
+    Everybody,
+    NotFailing,
+    NotFailingFirst,
+    FailingFirst,
+}
+
+impl Candidates {
+    fn rule(self) -> Rule {
+        use Others::{Everybody, FailingFirst, Nobody, NotFailing, NotFailingFirst};
+        let rule = |recent, proven, others| Rule { recent, proven, others };
+        match self {
+            Self::InTurn => rule(false, false, Everybody),
+            Self::ProvenFirst => rule(false, true, Everybody),
+            Self::RecentlyDeliveredFirst => rule(true, true, Everybody),
+            Self::RecentlyDelivered => rule(true, false, Nobody),
+            Self::Proven => rule(true, true, Nobody),
+            Self::OnlyProven => rule(false, true, Nobody),
+            Self::NotFailing => rule(true, true, NotFailing),
+            Self::Anybody => rule(true, true, NotFailingFirst),
+            Self::FailingFirst => rule(true, true, FailingFirst),
+        }
+    }
 }
 
 /// What kind of subscription was chosen.
@@ -232,25 +268,23 @@ impl Host {
 
     /// The best of these among those that wait for a retry, or for a first attempt.
     fn choice(&self, candidates: Candidates, is_retry: bool) -> Option<Chosen> {
-        let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
+        let Rule { recent, proven, others } = candidates.rule();
         let alternates = candidates == Candidates::RecentlyDeliveredFirst;
         let preferred = if alternates { self.preferred[usize::from(is_retry)] } else { 0 };
-        let may_be_recent = !in_turn && candidates != Candidates::OnlyProven;
-        if may_be_recent && preferred == 0 && self.recently_delivered(is_retry).is_some() {
+        if recent && preferred == 0 && self.recently_delivered(is_retry).is_some() {
             return Some(Chosen::RecentlyDelivered);
         }
-        let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
-        if may_be_proven && preferred < 2 && !is_retry && self.first.has_proven() {
+        if proven && preferred < 2 && !is_retry && self.first.has_proven() {
             return Some(Chosen::Proven);
         }
         let (queue, chosen) =
             if is_retry { (&self.retries, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
-        let may_be = match candidates {
-            Candidates::InTurn | Candidates::ProvenFirst | Candidates::RecentlyDeliveredFirst => true,
-            Candidates::RecentlyDelivered | Candidates::Proven | Candidates::OnlyProven => false,
-            Candidates::NotFailing => !is_retry,
-            Candidates::Anybody => !is_retry || self.first.is_empty(),
-            Candidates::FailingFirst => is_retry || self.retries.is_empty(),
+        let may_be = match others {
+            Others::Everybody => true,
+            Others::Nobody => false,
+            Others::NotFailing => !is_retry,
+            Others::NotFailingFirst => !is_retry || self.first.is_empty(),
+            Others::FailingFirst => is_retry || self.retries.is_empty(),
         };
         (may_be && !queue.is_empty()).then_some(chosen)
     }
