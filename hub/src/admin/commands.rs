@@ -454,8 +454,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::delivery::{Delivery, testing};
-    use crate::egress::Guard;
+    use crate::delivery::testing;
     use crate::store::{self, Engine, Keyring, Store};
     use crate::subscriptions::NotOwned;
 
@@ -495,8 +494,7 @@ mod tests {
     async fn a_command_for_one_subscription_or_host_needs_its_shard_alone_and_names_it_if_it_is_elsewhere() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(folder.path());
-        let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let delivery = Delivery::start(Arc::clone(&store), guard, testing::settings()).await.unwrap();
+        let delivery = testing::workers(&store).await;
         let (mut known, topic): (Vec<(Shard, Subscription)>, _) = (Vec::new(), TOPIC.parse().unwrap());
         for number in 0.. {
             let callback = format!("https://d{number}.example/").parse().unwrap();

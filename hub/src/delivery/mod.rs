@@ -67,9 +67,15 @@ impl Delivery {
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
         let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
         let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
-        let owner =
-            Owner::new(Arc::clone(&store), settings.clone(), Arc::clone(&counters), workers.clone(), states);
         let (stop, stopped) = watch::channel(false);
+        let owner = Owner::new(
+            Arc::clone(&store),
+            settings.clone(),
+            Arc::clone(&counters),
+            workers.clone(),
+            states,
+            stopped.clone(),
+        );
         let (waiting, threads) = (Vec::new(), Vec::new());
         let mut delivery =
             Self { counters, observers, operator, tests, owner, waiting, stop, workers: threads };
@@ -99,7 +105,8 @@ impl Delivery {
         Ok(delivery)
     }
 
-    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later.
+    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later. A shard that another hub
+    /// owns comes when it is released.
     ///
     /// # Errors
     /// [`NotTaken`] when the state of a shard cannot be read. Then delivery has stopped.
@@ -154,7 +161,7 @@ impl Delivery {
         self.tests.clone()
     }
 
-    /// Stops making requests, waits a little for those in flight and saves the progress.
+    /// Stops making requests, waits a little for those in flight, saves the progress and releases the shards for other hubs.
     pub async fn stop(self) {
         // Workers that are gone need no signal.
         let _ = self.stop.send(true);
@@ -168,6 +175,7 @@ impl Delivery {
         if joined.await.is_err() {
             tracing::error!("waiting for the delivery workers failed");
         }
+        self.owner.finish().await;
     }
 }
 
@@ -177,7 +185,7 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::sender::testing::{Subscriber, settings, until};
+    use super::sender::testing::{Subscriber, settings, until, workers_with};
     use super::*;
     use crate::store::{self, Engine, Keyring, Shard};
 
@@ -194,9 +202,7 @@ mod tests {
             kept = Subscriber::start().await;
         }
         store::subscribe(&*store, &topics[1], &kept.callback("")).await;
-        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let settings = Settings { per_host: 2, ..settings() };
-        let delivery = Delivery::start(Arc::clone(&store), guard, settings).await.unwrap();
+        let delivery = workers_with(&store, Settings { per_host: 2, ..settings() }).await;
         let delivery = delivery.take_all(Vec::new()).await.unwrap();
         let counters = delivery.counters();
         until(|| counters.subscriptions() == 3).await;

@@ -23,9 +23,9 @@ mod conformance;
 pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
-pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 #[cfg(test)]
-pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub(crate) use embedded::{InMemory, damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 pub use error::StoreError;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};

@@ -192,6 +192,20 @@ impl Checkpoints {
         warn!("the last progress of delivery is not saved: some deliveries will be repeated");
     }
 
+    /// Lets other hubs claim these shards at once, of which nothing more is saved. What fails ends with this hub's lease.
+    pub(super) async fn release(&self, owned: &[Owned]) {
+        let release = |owned: &Owned| {
+            let Ownership { shard, epoch } = owned.ownership;
+            self.store.release(shard, epoch)
+        };
+        let released = join_all(owned.iter().map(release)).await;
+        let mut failed = released.into_iter().filter_map(Result::err);
+        // Fenced: somebody has taken it over by now.
+        if let Some(error) = failed.find(|error| !matches!(error, StoreError::Fenced)) {
+            warn!(%error, "shards not released: other hubs take them over when they take this one for dead");
+        }
+    }
+
     /// What came of the save under way; never returns where there is none.
     pub(super) async fn results(&mut self) -> Results {
         match &mut self.saving {

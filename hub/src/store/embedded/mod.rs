@@ -69,7 +69,9 @@ use self::reserve::DiskReserve;
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub(crate) use self::testing::{
+    InMemory, damage_log, damage_subscription, damage_subscription_index, in_memory,
+};
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
 use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
@@ -142,6 +144,8 @@ struct Embedded {
     changing_keys: tokio::sync::Mutex<()>,
     /// Bytes of what anybody's pings have fetched that may wait for the writer.
     strange_bytes: Semaphore,
+    #[cfg(test)]
+    other_hub: testing::OtherHub,
 }
 
 impl Embedded {
@@ -166,6 +170,8 @@ impl Embedded {
             clock: WallClock::default(),
             changing_keys: tokio::sync::Mutex::default(),
             strange_bytes: Semaphore::new(STRANGE_BYTES as usize),
+            #[cfg(test)]
+            other_hub: testing::OtherHub::default(),
         })
     }
 

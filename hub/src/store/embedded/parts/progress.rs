@@ -27,6 +27,8 @@ impl Progress for Embedded {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
+        #[cfg(test)]
+        self.other_hub.check(shard)?;
         self.change(move |t| t.claim(shard)).await
     }
 
