@@ -50,7 +50,7 @@ pub use trends::{Sample, Sources, Trends};
 use tokio::sync::Mutex;
 
 use crate::config::SecretsConfig;
-use crate::delivery::{AttemptLog, Counters, Elsewhere, NoAnswer, Operator, Stopped};
+use crate::delivery::{AttemptLog, Counters, Elsewhere, NoAnswer, NotExecuted, Operator, Orders, Stopped};
 use crate::store::{BackupError, KeyringError, Store, StoreError};
 use crate::subscriptions::{Denials, NotOwned};
 use crate::topics::{Tickets, TokensError};
@@ -123,6 +123,15 @@ impl From<NoAnswer> for Failed {
     }
 }
 
+impl From<NotExecuted> for Failed {
+    fn from(error: NotExecuted) -> Self {
+        match error {
+            NotExecuted::NoAnswer(no_answer) => no_answer.into(),
+            NotExecuted::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 impl From<TokensError> for Failed {
     fn from(error: TokensError) -> Self {
         match error {
@@ -148,8 +157,10 @@ pub struct AdminService {
     pub counters: Arc<Counters>,
     /// What failed lately.
     pub notes: AttemptLog,
-    /// Queries and commands to delivery.
+    /// Queries to the shards of this hub.
     pub operator: Operator,
+    /// Commands to all shards.
+    pub orders: Orders,
     /// What denies subscriptions.
     pub denials: Denials,
     /// How things went in the last hour.
@@ -196,6 +207,7 @@ impl AdminService {
             counters,
             notes: AttemptLog::default(),
             operator: Operator::of_nobody(),
+            orders: Orders::of_nobody(Arc::clone(&store)),
             denials: Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling),
             store,
             trends: Trends::new(sources),

@@ -7,6 +7,7 @@
 
 mod clocks;
 mod load;
+mod orders;
 mod owner;
 mod scheduler;
 mod sender;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::orders::{NotExecuted, Orders};
 pub use self::owner::{NotTaken, Owner};
 use self::scheduler::WorkerState;
 pub use self::scheduler::{
@@ -43,6 +45,7 @@ pub struct Delivery {
     counters: Arc<Counters>,
     observers: Observers,
     operator: Operator,
+    orders: Orders,
     tests: TestSender,
     owner: Owner,
     /// What else is done for the shards.
@@ -64,6 +67,7 @@ impl Delivery {
         let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let workers = Workers::new(to_workers, store.shards());
         let operator = Operator::new(workers.clone());
+        let orders = Orders::new(Arc::clone(&store), operator.clone());
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
         let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
         let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
@@ -78,7 +82,7 @@ impl Delivery {
         );
         let (waiting, threads) = (Vec::new(), Vec::new());
         let mut delivery =
-            Self { counters, observers, operator, tests, owner, waiting, stop, workers: threads };
+            Self { counters, observers, operator, orders, tests, owner, waiting, stop, workers: threads };
         let large = LargeBodies::default();
         for (index, messages) in messages.into_iter().enumerate() {
             let worker = WorkerThread {
@@ -102,6 +106,7 @@ impl Delivery {
                 }
             }
         }
+        delivery.owner.follow_orders();
         Ok(delivery)
     }
 
@@ -146,9 +151,14 @@ impl Delivery {
         self.observers.log.clone()
     }
 
-    /// Queries and commands.
+    /// Queries and commands to the shards of this hub.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
+    }
+
+    /// Commands to all shards, whichever hubs own them.
+    pub fn orders(&self) -> Orders {
+        self.orders.clone()
     }
 
     /// What takes shards over and lets them go.

@@ -30,15 +30,15 @@ pub use error::StoreError;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions, WallClock};
+pub use parts::{Admin, Clock, Fetches, Log, Orders, Progress, Requests, Subscriptions, WallClock};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,
-    Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    NotificationProgress, Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed,
-    RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription,
-    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed,
-    Uptime, Usage, Validators, WaitingDenial, Watermark,
+    Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent,
+    Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping, PingId, ReadAhead,
+    Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent,
+    Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
+    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 
@@ -52,6 +52,6 @@ pub const MARK: &str = "engine";
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Everything that the hub needs of its storage.
-pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock {}
+pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Orders + Admin + Clock {}
 
-impl<S: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock> Store for S {}
+impl<S: Log + Fetches + Requests + Subscriptions + Progress + Orders + Admin + Clock> Store for S {}

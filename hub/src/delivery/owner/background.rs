@@ -33,12 +33,16 @@ impl Background {
 
     /// Waits for so long. Returns whether that was not ended by a stop.
     pub(super) async fn pause(&self, pause: Duration) -> bool {
-        let mut stop = self.stop.clone();
         tokio::select! {
             () = sleep(pause) => true,
-            // Also when whoever started delivery is gone without a word.
-            _ = stop.wait_for(|stop| *stop) => false,
+            () = self.stopped() => false,
         }
+    }
+
+    /// Returns when delivery stops.
+    pub(super) async fn stopped(&self) {
+        // Also when whoever started delivery is gone without a word.
+        let _ = self.stop.clone().wait_for(|stop| *stop).await;
     }
 
     /// Waits until nothing goes on any more. Delivery has to be stopping.

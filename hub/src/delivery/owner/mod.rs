@@ -1,6 +1,7 @@
 //! Which shards this hub owns: it takes them over and lets them go, while its workers deliver for the others.
 
 mod background;
+mod orders;
 mod refused;
 mod release;
 mod taking;
@@ -93,7 +94,11 @@ impl Owner {
     /// # Errors
     /// [`NotTaken`]
     pub async fn take(&self, shard: Shard) -> Result<(), NotTaken> {
-        let mut taking = self.expect(shard).await?;
+        let taking = self.expect(shard).await?;
+        self.complete(taking).await
+    }
+
+    async fn complete(&self, mut taking: Taking) -> Result<(), NotTaken> {
         let over = taking.end();
         let taken = self.bring(taking).await;
         // Where that has failed, what was claimed is released before it may be tried again.

@@ -37,29 +37,32 @@ impl Owner {
     }
 
     /// Tries each; returns whether any of them was taken.
-    async fn take_refused(&self) -> bool {
+    pub(super) async fn take_refused(&self) -> bool {
         let (shards, mut is_any_taken) = (self.0.refused().clone(), false);
         for shard in shards {
-            match self.take(shard).await {
-                Ok(()) if self.0.refused().remove(&shard) => {
+            match self.take_wanted(shard).await {
+                Err(NotTaken::Store(StoreError::Owned)) => continue,
+                Err(NotTaken::Store(error)) => {
+                    warn!(shard = shard.0, %error, "shard not taken over: trying again");
+                    continue;
+                }
+                Ok(()) => {
                     info!(shard = shard.0, "shard taken over: another hub has released it");
                     is_any_taken = true;
                 }
-                // It was let go before it began to be taken.
-                Ok(()) => {
-                    let _ = self.let_go(shard).await;
-                }
-                Err(NotTaken::Store(StoreError::Owned)) => {}
-                Err(NotTaken::Store(error)) => {
-                    warn!(shard = shard.0, %error, "shard not taken over: trying again");
-                }
                 // Somebody else has taken it here or let it go, or delivery stops.
-                Err(NotTaken::Here(_) | NotTaken::CalledOff(_) | NotTaken::Stopped(_)) => {
-                    self.0.refused().remove(&shard);
-                }
+                Err(NotTaken::Here(_) | NotTaken::CalledOff(_) | NotTaken::Stopped(_)) => {}
             }
+            self.0.refused().remove(&shard);
         }
         is_any_taken
+    }
+
+    async fn take_wanted(&self, shard: Shard) -> Result<(), NotTaken> {
+        let taking = self.expect(shard).await?;
+        // Who lets it go finds this taking, or is found here.
+        let is_wanted = self.0.refused().contains(&shard);
+        if is_wanted { self.complete(taking).await } else { Err(NotTaken::CalledOff(shard)) }
     }
 }
 

@@ -99,6 +99,8 @@ impl Taking {
         takings.remove(&shard);
         drop(takings);
         self.is_handed_over = true;
+        // Those that were given while nobody was here.
+        self.of.look_for_orders(shard);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum WorkerMessage {
     /// To be answered with all that was durable before.
     UpToDateQuery(Query),
     /// For this shard or for all, to be answered once it is durable, with the number of subscriptions that it concerns in each.
-    Command(Command, Option<Shard>, oneshot::Sender<Vec<usize>>),
+    Command(Command, Option<Shard>, oneshot::Sender<Vec<(Shard, usize)>>),
     /// To be answered once nothing is under way to this subscription, which has ended.
     Cancel(Shard, SubscriptionId, oneshot::Sender<Result<(), NotOwned>>),
     /// The address to which the name of this origin leads now was confirmed.

@@ -6,6 +6,7 @@ mod denials;
 mod log;
 mod model;
 mod opening;
+mod orders;
 mod requests;
 mod retention;
 mod secrets;

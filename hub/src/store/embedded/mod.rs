@@ -9,6 +9,7 @@
 //! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
 //! | `summaries` | what an opening reads of every subscription |
 //! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
+//! | `orders` | orders to the owners of shards, in memory |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `closed` | records of a store that no hub is using |
 //! | `check`, `repair` | whether every record can be read, and agrees with the others; repairing that |
@@ -32,6 +33,7 @@ mod layout;
 mod log_reader;
 mod memory;
 mod missed;
+mod orders;
 mod parts;
 mod repair;
 mod reserve;
@@ -64,6 +66,7 @@ pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
 use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
+use self::orders::Orders;
 pub use self::repair::repair;
 use self::reserve::DiskReserve;
 pub use self::restore::{restore, restore_stream, verify};
@@ -144,6 +147,7 @@ struct Embedded {
     changing_keys: tokio::sync::Mutex<()>,
     /// Bytes of what anybody's pings have fetched that may wait for the writer.
     strange_bytes: Semaphore,
+    orders: Orders,
     #[cfg(test)]
     other_hub: testing::OtherHub,
 }
@@ -170,6 +174,7 @@ impl Embedded {
             clock: WallClock::default(),
             changing_keys: tokio::sync::Mutex::default(),
             strange_bytes: Semaphore::new(STRANGE_BYTES as usize),
+            orders: Orders::default(),
             #[cfg(test)]
             other_hub: testing::OtherHub::default(),
         })
