@@ -155,7 +155,8 @@ impl Hub {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         warn_of_settings(config);
         let store = open_store(config).await?;
-        let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
+        let OwnFiles { authority, token, audit, tickets, addresses } =
+            OwnFiles::open(config, &store.registry())?;
         let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
         let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, ADMIN_LISTEN)?;
@@ -534,7 +535,7 @@ impl ServiceParts<'_> {
             denials: self.denials,
             trends: self.trends,
             audit: self.audit,
-            tokens: config.publisher_tokens_file(),
+            registry: store.registry(),
             open: config.publish.policy == PublishPolicy::Open,
             data_dir: config.data_dir.clone(),
             secrets: config.secrets.clone(),

@@ -272,7 +272,7 @@ impl AdminService {
         let what = format!("{name} for {}", topic_prefixes.join(" "));
         let added = |service: Self| async move {
             blocking(move || {
-                let NewToken(token) = Tokens::add(&service.tokens, &name, topic_prefixes)?;
+                let NewToken(token) = Tokens::add(&*service.registry, &name, topic_prefixes)?;
                 Ok(NewPublisher { name, token })
             })
             .await?
@@ -287,7 +287,7 @@ impl AdminService {
     pub async fn revoke_token(&self, by: By, name: &str) -> Result<(), Failed> {
         let whose = name.to_owned();
         let revoked = |service: Self| async move {
-            blocking(move || Ok(Tokens::revoke(&service.tokens, &whose)?)).await?
+            blocking(move || Ok(Tokens::revoke(&*service.registry, &whose)?)).await?
         };
         self.audited(by, "token revoke", name, revoked).await
     }

@@ -10,6 +10,7 @@
 mod backup;
 mod embedded;
 mod error;
+mod files;
 mod findings;
 mod keyring;
 mod meters;
@@ -27,10 +28,14 @@ pub(crate) use conformance::{posted, subscribe};
 pub(crate) use embedded::{InMemory, damage_log, damage_subscription, damage_subscription_index, in_memory};
 pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 pub use error::StoreError;
+pub use files::Files;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Clock, Fetches, Log, Orders, Progress, Requests, Subscriptions, WallClock};
+pub use parts::{
+    Admin, Change, Clock, Document, DocumentVersion, Fetches, Log, Orders, Progress, Registry, Requests,
+    Subscriptions, WallClock,
+};
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent,

@@ -7,6 +7,7 @@ mod log;
 mod model;
 mod opening;
 mod orders;
+mod registry;
 mod requests;
 mod retention;
 mod secrets;

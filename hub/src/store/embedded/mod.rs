@@ -77,7 +77,7 @@ pub(crate) use self::testing::{
 };
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
-use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
+use super::{Files, Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
@@ -91,6 +91,8 @@ const RESEALED: usize = 1024;
 /// Bytes of what anybody's pings have fetched that wait for the writer at once, and so come into one commit. What is larger waits alone: a
 /// post waits for the one that is being written and the one behind it, not for as many as there are.
 const STRANGE_BYTES: u32 = 256 * 1024;
+/// The folder of a store that is in no folder: it has no files beside it.
+const NOWHERE: &str = "/dev/null";
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
@@ -107,6 +109,7 @@ pub fn open(engine: super::Engine, directory: &Path, keys: Keyring, reserve: u64
     let opened = open_engine(engine, directory)?;
     directory::settle(engine, directory)?;
     let store = Embedded::over(opened, keys, Some(lock), DiskReserve::on_disk(directory, reserve))?;
+    let store = Embedded { files: Arc::new(Files::in_folder(directory)), ..store };
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -148,6 +151,8 @@ struct Embedded {
     /// Bytes of what anybody's pings have fetched that may wait for the writer.
     strange_bytes: Semaphore,
     orders: Orders,
+    /// What lies beside it.
+    files: Arc<Files>,
     #[cfg(test)]
     other_hub: testing::OtherHub,
 }
@@ -175,6 +180,7 @@ impl Embedded {
             changing_keys: tokio::sync::Mutex::default(),
             strange_bytes: Semaphore::new(STRANGE_BYTES as usize),
             orders: Orders::default(),
+            files: Arc::new(Files::in_folder(Path::new(NOWHERE))),
             #[cfg(test)]
             other_hub: testing::OtherHub::default(),
         })

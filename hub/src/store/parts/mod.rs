@@ -6,6 +6,7 @@ mod fetches;
 mod log;
 mod orders;
 mod progress;
+mod registry;
 mod requests;
 mod subscriptions;
 
@@ -15,5 +16,6 @@ pub use fetches::Fetches;
 pub use log::Log;
 pub use orders::Orders;
 pub use progress::Progress;
+pub use registry::{Change, Document, DocumentVersion, Registry};
 pub use requests::Requests;
 pub use subscriptions::Subscriptions;
