@@ -13,7 +13,7 @@ use super::workers::{Query, Stopped, WorkerMessage, Workers};
 use crate::delivery::scheduler::{
     Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };
-use crate::store::{Shard, SubscriptionId, TopicId};
+use crate::store::{Epoch, Shard, SubscriptionId, TopicId};
 use crate::subscriptions::{NotOwned, StopDeliveries};
 
 /// Why a shard gives no answer.
@@ -158,13 +158,12 @@ impl Operator {
         Ok(owed.map(|owed| owed.into_iter().sum()))
     }
 
-    /// Carries out a command in the shards that this hub owns; returns, once that is durable, how many subscriptions it concerns.
+    /// Carries out a command in the shards that this hub owns; returns, once that is durable, how many subscriptions it concerns in each.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, Stopped> {
-        let concerned = self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await?;
-        Ok(concerned.map(|concerned| concerned.into_iter().sum()))
+    pub async fn execute(&self, command: &Command) -> Result<OfOwned<Vec<(Shard, usize)>>, Stopped> {
+        self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await
     }
 
     /// Carries out a command in this shard alone, which has all that the command is about; returns, once that is durable, how many
@@ -174,8 +173,17 @@ impl Operator {
     /// [`NoAnswer`]
     pub async fn execute_in(&self, shard: Shard, command: Command) -> Result<usize, NoAnswer> {
         let message = |reply| WorkerMessage::Command(command, Some(shard), reply);
-        let concerned: Vec<usize> = self.ask_one(shard, message).await?;
-        concerned.first().copied().ok_or_else(|| NotOwned(shard).into())
+        let concerned: Vec<(Shard, usize)> = self.ask_one(shard, message).await?;
+        let concerned = concerned.first().map(|(_, subscriptions)| *subscriptions);
+        concerned.ok_or_else(|| NotOwned(shard).into())
+    }
+
+    /// With which epoch this hub owns a shard.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]
+    pub(crate) async fn epoch_of(&self, shard: Shard) -> Result<Epoch, NoAnswer> {
+        self.look_at(shard, |owned, _| owned.ownership.epoch).await
     }
 
     /// The answer of this shard.
@@ -184,11 +192,19 @@ impl Operator {
         shard: Shard,
         answer: impl FnOnce(&Scheduler, Now) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
+        self.look_at(shard, |owned, now| answer(&owned.scheduler, now)).await
+    }
+
+    async fn look_at<T: Send + 'static>(
+        &self,
+        shard: Shard,
+        answer: impl FnOnce(&Owned, Now) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
         let query = |reply: oneshot::Sender<Option<T>>| {
             WorkerMessage::Query(Box::new(move |owned: &[Owned], now: Now| {
                 let found = owned.iter().find(|owned| owned.ownership.shard == shard);
                 // A caller that is gone needs no answer.
-                let _ = reply.send(found.map(|owned| answer(&owned.scheduler, now)));
+                let _ = reply.send(found.map(|owned| answer(owned, now)));
             }))
         };
         self.ask_one(shard, query).await?.ok_or_else(|| NotOwned(shard).into())

@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Delivers until it shall stop; then finishes what is in flight within `grace` and saves the progress.
+    /// Delivers until it shall stop; then finishes what is in flight within `grace`, saves the progress and releases its shards.
     pub(super) async fn run(mut self, inputs: Inputs, grace: Duration) {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
@@ -132,6 +132,7 @@ impl Worker {
             self.go_on_letting_go();
         }
         self.finish(grace).await;
+        self.release(messages).await;
     }
 
     fn now(&self) -> Now {
@@ -153,6 +154,19 @@ impl Worker {
             self.give_up(of, self.shards.ends(of, self.checkpoints.have(of)));
         }
         self.checkpoints.log_losses();
+    }
+
+    /// Gives all shards up, also those that were brought at last. From now on nothing reaches this worker, and who waits for it need not.
+    async fn release(&mut self, mut messages: mpsc::UnboundedReceiver<WorkerMessage>) {
+        // Whoever takes a shard over makes these again.
+        self.in_flight.clear();
+        messages.close();
+        while let Some(message) = messages.recv().await {
+            if let WorkerMessage::TakeOver(owned) = message {
+                self.shards.take_over(*owned);
+            }
+        }
+        self.checkpoints.release(self.shards.owned()).await;
     }
 
     fn save(&mut self) {
