@@ -29,6 +29,7 @@ pub struct Addresses {
 /// The document as it was read or written last.
 #[derive(Debug)]
 struct Known {
+    /// `None`: there was none, or it is not known which version this is.
     version: Option<DocumentVersion>,
     replaced: Replaced,
 }
@@ -96,7 +97,8 @@ impl Addresses {
             }
         })?;
         if let Some(replaced) = made? {
-            let version = self.registry.version(ADDRESSES);
+            // Of this or of a later change: the next look reads it, and what others have changed meanwhile.
+            let version = None;
             *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { version, replaced };
         }
         Ok(())
@@ -114,14 +116,13 @@ impl Addresses {
 
     /// Reads what another hub has changed. What cannot be read, or is gone, leaves all addresses as they are.
     fn refresh(&self) {
-        let version = self.registry.version(ADDRESSES);
-        if self.known().version == version {
+        if self.known().version == self.registry.version(ADDRESSES) {
             return;
         }
-        let read = read(&*self.registry);
+        // Held while it is read, so that nobody puts back an older text; and the version first, than which the text may be newer.
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.version = version;
-        match read {
+        known.version = self.registry.version(ADDRESSES);
+        match read(&*self.registry) {
             Ok(Some(replaced)) => known.replaced = replaced,
             Ok(None) => {}
             Err(error) => {

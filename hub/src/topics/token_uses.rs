@@ -57,10 +57,11 @@ impl TokenUses {
         if since.is_empty() {
             return;
         }
+        let tokens = Tokens::open(&*self.registry);
         let written = self.registry.change(Document::TokenUses, &mut |kept: Option<Vec<u8>>| {
             let mut all = uses(kept);
             all.extend(since.iter().map(|(name, at)| (name.clone(), at.to_string())));
-            if let Ok(tokens) = Tokens::open(&*self.registry) {
+            if let Ok(tokens) = &tokens {
                 all.retain(|name, _| tokens.has(name));
             }
             serde_json::to_vec_pretty(&all).ok()

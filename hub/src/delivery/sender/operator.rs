@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::oneshot;
 
 use super::of_owned::OfOwned;
@@ -245,6 +245,21 @@ impl Operator {
         self.ask(query).await
     }
 
+    /// Has all workers cancel what they have under way to a subscription: what was begun before somebody else took its shard may be with any.
+    /// Returns where they answer.
+    fn cancel_everywhere(
+        &self,
+        shard: Shard,
+        subscription: SubscriptionId,
+    ) -> Vec<oneshot::Receiver<Result<(), NotOwned>>> {
+        let cancelled = self.workers.senders().iter().filter_map(|worker| {
+            let (reply, cancelled) = oneshot::channel();
+            worker.send(WorkerMessage::Cancel(shard, subscription, reply)).ok()?;
+            Some(cancelled)
+        });
+        cancelled.collect()
+    }
+
     /// Asks every worker, each of which answers for its shards.
     async fn ask<T>(
         &self,
@@ -270,12 +285,16 @@ impl Operator {
 #[async_trait]
 impl StopDeliveries for Operator {
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned> {
-        let worker = self.workers.worker_of(shard)?;
-        let (reply, cancelled) = oneshot::channel();
-        // A worker that has ended, or ends, takes what was under way with it.
-        match self.workers.send(worker, WorkerMessage::Cancel(shard, subscription, reply)) {
-            Ok(()) => cancelled.await.unwrap_or(Ok(())),
-            Err(Stopped) => Ok(()),
+        let cancel = move |reply| WorkerMessage::Cancel(shard, subscription, reply);
+        match self.ask_one(shard, cancel).await {
+            // A worker that has ended, or ends, takes what was under way with it.
+            Ok(Ok(())) | Err(NoAnswer::Stopped(_)) => Ok(()),
+            Ok(Err(not_owned)) | Err(NoAnswer::NotOwned(not_owned)) => {
+                let cancelled = join_all(self.cancel_everywhere(shard, subscription)).await;
+                // It may have come meanwhile.
+                let is_here = cancelled.into_iter().flatten().any(|cancelled| cancelled.is_ok());
+                if is_here { Ok(()) } else { Err(not_owned) }
+            }
         }
     }
 }
@@ -285,5 +304,31 @@ impl Operator {
     /// Of a delivery that has stopped.
     pub(crate) fn of_nobody() -> Self {
         Self::new(Workers::new(Vec::new(), 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::join;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_begun_before_somebody_else_took_the_shard_is_cancelled_too() {
+        let (worker, mut messages) = mpsc::unbounded_channel();
+        let operator = Operator::new(Workers::new(vec![worker], 16));
+        // Nothing more can come once this has ended.
+        let halting = async move { operator.halt(Shard(3), SubscriptionId(7)).await };
+        let cancelling = async {
+            let Some(WorkerMessage::Cancel(shard, subscription, reply)) = messages.recv().await else {
+                panic!("the worker is not asked")
+            };
+            reply.send(Err(NotOwned(shard))).unwrap();
+            (shard, subscription)
+        };
+        let (halted, cancelled) = join!(halting, cancelling);
+        assert_eq!(halted, Err(NotOwned(Shard(3))));
+        assert_eq!(cancelled, (Shard(3), SubscriptionId(7)));
     }
 }

@@ -148,6 +148,8 @@ impl Worker {
         if drained.await.is_err() {
             let in_flight = self.in_flight.len();
             warn!(in_flight, "deliveries still in flight at shutdown: they will be repeated");
+            // Before anybody else may begin them.
+            self.in_flight.clear();
         }
         self.checkpoints.save_all(&mut self.shards, &self.counters).await;
         for of in self.shards.leaving() {
@@ -158,8 +160,6 @@ impl Worker {
 
     /// Gives all shards up, also those that were brought at last. From now on nothing reaches this worker, and who waits for it need not.
     async fn release(&mut self, mut messages: mpsc::UnboundedReceiver<WorkerMessage>) {
-        // Whoever takes a shard over makes these again.
-        self.in_flight.clear();
         messages.close();
         while let Some(message) = messages.recv().await {
             if let WorkerMessage::TakeOver(owned) = message {
@@ -257,8 +257,8 @@ impl Worker {
                 request.cancel();
             }
         }
-        // One that is expected hears of the end before it starts anything.
-        if self.shards.has(shard) || self.expected.contains(shard) { Ok(()) } else { Err(NotOwned(shard)) }
+        // One that is expected hears of the end before it starts anything, but may be another hub's still.
+        if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
     fn handle_message(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {

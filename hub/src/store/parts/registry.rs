@@ -35,7 +35,7 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// That version of the document, or a newer one; `None` where there is none. Takes no longer than to read a small file.
     fn read(&self, of: Document) -> io::Result<Option<Vec<u8>>>;
 
-    /// Changes a document, which nobody else changes meanwhile. May wait for the disk or for a server.
+    /// Changes a document, which nobody else changes meanwhile. `change` is called once at most. May wait for the disk or for a server.
     fn change(&self, of: Document, change: &mut Change<'_>) -> io::Result<()>;
 
     /// Where the log is kept, for people.

@@ -64,20 +64,26 @@ async fn what_is_ordered_at_one_hub_is_carried_out_by_the_owners_of_all_shards()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_at_one_hub_ends_what_another_one_has_under_way() {
-    let mut hubs = TwoHubs::start(Subscriber::that_answers(0).await).await;
-    append(&hubs.store).await;
-    assert_eq!(hubs.of_second.notified().await, 1);
-    let Subscription { id, topic_url, callback, .. } = hubs.subscription.clone();
-    let (reason, scope) = ("moved".to_owned(), DenialScope::Everything);
-    let denial = NewDenial { topic: topic_url, callback, reason, scope };
-    assert!(hubs.store.deny(denial).await.unwrap().is_some());
-    assert_eq!(hubs.first.operator().halt(hubs.shard, id).await, Err(NotOwned(hubs.shard)));
-    assert_eq!(hubs.first.orders().halt(hubs.shard, id).await, Ok(()));
-    hubs.of_second.answer(1);
-    let counters = hubs.second.counters();
-    hubs.stop().await;
-    assert_eq!(counters.totals().delivered, 0, "it was cut before the halt was answered");
+async fn a_denial_ends_what_another_hub_has_under_way_also_where_the_first_one_waits_for_the_shard() {
+    for is_expected in [false, true] {
+        let mut hubs = TwoHubs::start(Subscriber::that_answers(0).await).await;
+        append(&hubs.store).await;
+        assert_eq!(hubs.of_second.notified().await, 1);
+        let Subscription { id, topic_url, callback, .. } = hubs.subscription.clone();
+        let (reason, scope) = ("moved".to_owned(), DenialScope::Everything);
+        let denial = NewDenial { topic: topic_url, callback, reason, scope };
+        assert!(hubs.store.deny(denial).await.unwrap().is_some());
+        // It waits until the shard is released, and has claimed nothing.
+        let taking =
+            if is_expected { Some(hubs.first.owner().expect(hubs.shard).await.unwrap()) } else { None };
+        assert_eq!(hubs.first.operator().halt(hubs.shard, id).await, Err(NotOwned(hubs.shard)));
+        assert_eq!(hubs.first.orders().halt(hubs.shard, id).await, Ok(()));
+        drop(taking);
+        hubs.of_second.answer(1);
+        let counters = hubs.second.counters();
+        hubs.stop().await;
+        assert_eq!(counters.totals().delivered, 0, "it was cut before the halt was answered");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
