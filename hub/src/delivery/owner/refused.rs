@@ -1,10 +1,11 @@
 //! Shards that another hub owns: this one tries to take them again until that has released them, and delivers for its others meanwhile.
 
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use resync_common::backoff::Backoff;
+use resync_common::locks::lock;
 use tracing::{info, warn};
 
 use super::{NotTaken, Owner, Shared};
@@ -73,6 +74,6 @@ impl Shared {
 
     pub(super) fn refused(&self) -> MutexGuard<'_, BTreeSet<Shard>> {
         // What it guards is complete between any two statements.
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.refused)
     }
 }
