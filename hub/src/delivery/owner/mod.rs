@@ -114,8 +114,8 @@ impl Owner {
         taking.hand_over(owned)
     }
 
-    /// The same for all shards of the store, with this work in them from now on. Nothing is delivered before all are loaded, which
-    /// deliveries would hold up. Those that another hub owns are taken over when it has released them.
+    /// Takes all shards of the store over, with this work in them from now on. Nothing is delivered before all are loaded, which deliveries
+    /// would hold up. Those that another hub owns are taken over when it has released them.
     pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
         self.0.workers.set_waiting_work(waiting);
         let shards = self.0.store.all_shards();
