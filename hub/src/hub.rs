@@ -19,7 +19,7 @@ use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Operator, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, NoThread, NotTaken, Orders, RetryPolicy, Totals};
 use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
@@ -42,7 +42,7 @@ use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher, Intake, LogShares,
     Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
-use crate::waiting_work::{ShardQueues, WaitingWork};
+use crate::waiting_work::{JobQueues, WaitingWork};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -59,6 +59,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Delivery has no threads.
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
     /// A shard cannot be taken over for delivery.
     #[error(transparent)]
     Delivery(#[from] NotTaken),
@@ -155,7 +158,8 @@ impl Hub {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         warn_of_settings(config);
         let store = open_store(config).await?;
-        let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
+        let OwnFiles { authority, token, audit, tickets, addresses } =
+            OwnFiles::open(config, &store.registry())?;
         let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
         let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, ADMIN_LISTEN)?;
@@ -171,7 +175,7 @@ impl Hub {
         let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
         let parts = Parts { config, store: &store, guard: &guard, hub_url: &url, stopped: &stopped };
         let (requests, denials, verifying) =
-            parts.start_verification(delivery.operator(), &mut tasks, &mut waiting);
+            parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
         let fetching = FetchingParts {
             authority: authority.clone(),
             budget: budgets.fetches.clone(),
@@ -349,7 +353,7 @@ struct FetchingParts {
 impl Parts<'_> {
     fn start_verification(
         &self,
-        operator: Operator,
+        orders: Orders,
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> (Requests, Denials, VerificationMeters) {
@@ -369,11 +373,11 @@ impl Parts<'_> {
         let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
-        let (denied, notifying) = ShardQueues::new_pair();
+        let (denied, notifying) = JobQueues::new_pair();
         tasks.spawn(notifying.run(stopped.clone()));
         waiting.push(verification.denial_notifier().in_shards(denied.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(operator), denied);
-        let (accepted, verifying) = ShardQueues::new_pair();
+        let denials = Denials::new(Arc::clone(store), Arc::new(orders), denied);
+        let (accepted, verifying) = JobQueues::new_pair();
         tasks.spawn(verifying.run(stopped.clone()));
         let (meters, limit) = (verification.meters(), verification.waiting());
         waiting.push(verification.in_shards(denials.clone(), accepted.clone()));
@@ -395,7 +399,7 @@ impl Parts<'_> {
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
         let fetching = Fetcher::new(log, client, budget, Arc::clone(hub_url), fan_out, limited, tracer);
         // The receivers always take at once: what waits is one task per topic with subscriptions.
-        let (pinged, fetches) = ShardQueues::new_pair();
+        let (pinged, fetches) = JobQueues::new_pair();
         tasks.spawn(fetches.run(stopped.clone()));
         waiting.push(fetching.in_shards(pinged.clone()));
         Pings::new(Arc::clone(store), pinged)
@@ -530,10 +534,11 @@ impl ServiceParts<'_> {
             counters: delivery.counters(),
             notes: delivery.attempt_log(),
             operator: delivery.operator(),
+            orders: delivery.orders(),
             denials: self.denials,
             trends: self.trends,
             audit: self.audit,
-            tokens: config.publisher_tokens_file(),
+            registry: store.registry(),
             open: config.publish.policy == PublishPolicy::Open,
             data_dir: config.data_dir.clone(),
             secrets: config.secrets.clone(),

@@ -1,10 +1,12 @@
 //! `resync-hub fsck`: checks the store of a stopped hub, and repairs it.
 
+use std::sync::Arc;
+
 use clap::Args;
 use resync_common::output::note;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, Findings, RepairStep, Repaired};
+use resync_hub::store::{self, Files, Findings, RepairStep, Repaired};
 use serde_json::{Value, json};
 
 use super::owner::is_ours;
@@ -54,7 +56,7 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
 }
 
 fn repair(config: &Config, keys: &store::Keyring) -> Result<Repaired, Failure> {
-    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
     let repaired = store::repair(config.store.engine, &config.data_dir, keys);
     let outcome = repaired.as_ref().map_or_else(ToString::to_string, |repaired| outcome_of(&repaired.steps));

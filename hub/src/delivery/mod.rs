@@ -7,16 +7,19 @@
 
 mod clocks;
 mod load;
+mod orders;
 mod owner;
 mod scheduler;
 mod sender;
 
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::orders::{NotExecuted, Orders};
 pub use self::owner::{NotTaken, Owner};
 use self::scheduler::WorkerState;
 pub use self::scheduler::{
@@ -31,11 +34,16 @@ pub use self::sender::{
 };
 use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};
 use crate::egress::Guard;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::waiting_work::WaitingWork;
 
 /// How often it is checked that the workers are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The system gives no thread for a worker.
+#[derive(Debug, thiserror::Error)]
+#[error("no thread for delivery: {0}; raise the limit for threads (TasksMax, ulimit -u)")]
+pub struct NoThread(#[from] io::Error);
 
 /// The running delivery.
 #[derive(Debug)]
@@ -43,6 +51,7 @@ pub struct Delivery {
     counters: Arc<Counters>,
     observers: Observers,
     operator: Operator,
+    orders: Orders,
     tests: TestSender,
     owner: Owner,
     /// What else is done for the shards.
@@ -55,8 +64,8 @@ impl Delivery {
     /// Starts one worker per core. They own no shard yet.
     ///
     /// # Errors
-    /// [`StoreError`] when there is no thread for a worker.
-    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
+    /// [`NoThread`]
+    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, NoThread> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
         let count = worker_count(store.shards());
@@ -64,15 +73,22 @@ impl Delivery {
         let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let workers = Workers::new(to_workers, store.shards());
         let operator = Operator::new(workers.clone());
+        let orders = Orders::new(Arc::clone(&store), operator.clone());
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
         let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
         let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
-        let owner =
-            Owner::new(Arc::clone(&store), settings.clone(), Arc::clone(&counters), workers.clone(), states);
         let (stop, stopped) = watch::channel(false);
+        let owner = Owner::new(
+            Arc::clone(&store),
+            settings.clone(),
+            Arc::clone(&counters),
+            workers.clone(),
+            states,
+            stopped.clone(),
+        );
         let (waiting, threads) = (Vec::new(), Vec::new());
         let mut delivery =
-            Self { counters, observers, operator, tests, owner, waiting, stop, workers: threads };
+            Self { counters, observers, operator, orders, tests, owner, waiting, stop, workers: threads };
         let large = LargeBodies::default();
         for (index, messages) in messages.into_iter().enumerate() {
             let worker = WorkerThread {
@@ -92,14 +108,16 @@ impl Delivery {
                 Ok(worker) => delivery.workers.push(worker),
                 Err(error) => {
                     delivery.stop().await;
-                    return Err(StoreError::Read(format!("no thread for delivery: {error}")));
+                    return Err(error.into());
                 }
             }
         }
+        delivery.owner.follow_orders();
         Ok(delivery)
     }
 
-    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later.
+    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later. A shard that another hub
+    /// owns comes when it is released.
     ///
     /// # Errors
     /// [`NotTaken`] when the state of a shard cannot be read. Then delivery has stopped.
@@ -139,9 +157,14 @@ impl Delivery {
         self.observers.log.clone()
     }
 
-    /// Queries and commands.
+    /// Queries and commands to the shards of this hub.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
+    }
+
+    /// Commands to all shards, whichever hubs own them.
+    pub fn orders(&self) -> Orders {
+        self.orders.clone()
     }
 
     /// What takes shards over and lets them go.
@@ -154,7 +177,7 @@ impl Delivery {
         self.tests.clone()
     }
 
-    /// Stops making requests, waits a little for those in flight and saves the progress.
+    /// Stops making requests, waits a little for those in flight, saves the progress and releases the shards for other hubs.
     pub async fn stop(self) {
         // Workers that are gone need no signal.
         let _ = self.stop.send(true);
@@ -168,6 +191,7 @@ impl Delivery {
         if joined.await.is_err() {
             tracing::error!("waiting for the delivery workers failed");
         }
+        self.owner.finish().await;
     }
 }
 
@@ -177,7 +201,7 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::sender::testing::{Subscriber, settings, until};
+    use super::sender::testing::{Subscriber, settings, until, workers_with};
     use super::*;
     use crate::store::{self, Engine, Keyring, Shard};
 
@@ -194,9 +218,7 @@ mod tests {
             kept = Subscriber::start().await;
         }
         store::subscribe(&*store, &topics[1], &kept.callback("")).await;
-        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let settings = Settings { per_host: 2, ..settings() };
-        let delivery = Delivery::start(Arc::clone(&store), guard, settings).await.unwrap();
+        let delivery = workers_with(&store, Settings { per_host: 2, ..settings() }).await;
         let delivery = delivery.take_all(Vec::new()).await.unwrap();
         let counters = delivery.counters();
         until(|| counters.subscriptions() == 3).await;

@@ -95,6 +95,7 @@ const COMMON: Layers = Layers {
         "words",
         "backoff",
         "space",
+        "locks",
     ],
     upward: &[],
 };

@@ -1,6 +1,7 @@
 //! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
 
 mod catch_up;
+mod comments;
 mod completions;
 mod copies;
 mod deploy;

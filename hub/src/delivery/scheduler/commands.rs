@@ -5,37 +5,7 @@ use super::active::Phase;
 use super::clock::Now;
 use super::retry_policy::GivenUp;
 use super::wait_queue::LastAttempt;
-use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
-
-/// What the operator wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Subscriptions that wait for another attempt get it now, and open circuit breakers let a probe through.
-    Retry(Target),
-    /// The next notification is given up for this subscription and recorded as skipped. Not while it is on its way.
-    Skip(SubscriptionId),
-    /// Notifications from this offset on are delivered once more, as far as the log still holds them and they are younger than
-    /// the subscription.
-    Replay {
-        /// The topic.
-        topic: TopicId,
-        /// One of its subscriptions; `None`: all of them.
-        subscription: Option<SubscriptionId>,
-        /// The first one.
-        from: Offset,
-    },
-}
-
-/// Whom a retry is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All late subscriptions of a topic.
-    Topic(TopicId),
-    /// This one.
-    Subscription(SubscriptionId),
-    /// All late subscriptions with this origin.
-    Host(String),
-}
+use crate::store::{Command, Offset, Replayed, Skip, SubscriptionId, Target, TopicId};
 
 impl Scheduler {
     /// Carries out a command; returns how many subscriptions of this shard that concerns.
@@ -72,7 +42,7 @@ impl Scheduler {
             self.hosts.probe_now(host);
         }
         for (of, waiter) in &concerned {
-            self.hosts.wait(*of, *waiter, LastAttempt::Failed);
+            self.hosts.enqueue(*of, *waiter, LastAttempt::Failed);
             self.hosts.probe_now(*of);
             self.touched.insert(waiter.0);
         }
@@ -107,7 +77,7 @@ impl Scheduler {
         let rewound = state.rewind(id, from);
         if rewound {
             self.owe_again(Replayed { topic, subscription: Some(id), from });
-            self.hosts.wait(entry.host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(entry.host, (topic, id), LastAttempt::Failed);
             self.settle(topic);
         }
         rewound
@@ -122,7 +92,7 @@ impl Scheduler {
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
         let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head) else { return 0 };
         for (host, id) in state.rewind_all(from) {
-            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
         }
         let concerned = state.table.in_force(now);
         self.owe_again(Replayed { topic, subscription: None, from });

@@ -6,6 +6,8 @@ mod denials;
 mod log;
 mod model;
 mod opening;
+mod orders;
+mod registry;
 mod requests;
 mod retention;
 mod secrets;

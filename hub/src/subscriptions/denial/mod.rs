@@ -13,7 +13,7 @@ use crate::concurrency::Permit;
 use crate::store::{
     Denial, DenialId, NewDenial, Shard, Store, StoreError, SubscriptionId, SubscriptionKey, TopicId,
 };
-use crate::waiting_work::ShardQueues;
+use crate::waiting_work::JobQueues;
 
 /// Stops deliveries to subscriptions that have ended.
 #[async_trait]
@@ -21,7 +21,7 @@ pub trait StopDeliveries: std::fmt::Debug + Send + Sync + 'static {
     /// Returns when no delivery is under way any more to a subscription whose end is durable, and none will be.
     ///
     /// # Errors
-    /// [`NotOwned`]: whoever delivers for the shard hears of the end as of any other, and may have something under way until then.
+    /// [`NotOwned`]: another hub delivers for the shard, and has not said that it has ended what was under way.
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned>;
 }
 
@@ -35,7 +35,7 @@ pub struct NotOwned(pub Shard);
 pub struct Denials {
     store: Arc<dyn Store>,
     halts: Arc<dyn StopDeliveries>,
-    notifier: ShardQueues<PendingDenial>,
+    notifier: JobQueues<PendingDenial>,
 }
 
 /// A denial whose callback is not notified yet.
@@ -62,7 +62,7 @@ impl Denials {
     pub fn new(
         store: Arc<dyn Store>,
         halts: Arc<dyn StopDeliveries>,
-        notifier: ShardQueues<PendingDenial>,
+        notifier: JobQueues<PendingDenial>,
     ) -> Self {
         Self { store, halts, notifier }
     }
@@ -116,7 +116,7 @@ impl Denials {
         Ok(Some(denial))
     }
 
-    /// The subscription has ended, whatever comes of this. Where another process has taken its shard from the hub, nobody can say whether
+    /// The subscription has ended, whatever comes of this. Where another hub that owns its shard does not answer, nobody can say whether
     /// something is still under way.
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
         if let Err(error) = self.halts.halt(shard, subscription).await {
