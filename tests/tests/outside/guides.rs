@@ -261,7 +261,7 @@ async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub
     let mut reader = Reader::of(folder.path(), &mut hub);
     let destination = Receiver::start().await;
     hub.subscribe("https://library.example/framework/", &destination.url("/cb"), &[], 1).await;
-    assert!(steps(&guide).len() > 25);
+    assert!(steps(&guide).len() > 22);
     reader.follow(&guide).await;
 }
 
@@ -290,7 +290,7 @@ async fn every_command_of_the_page_about_operating_a_hub_can_be_typed_in_its_ord
             ("/usr/local/share/man/man1", "man1"),
         ],
     );
-    assert!(steps(&guide).len() > 25);
+    assert!(steps(&guide).len() > 22);
     let (beginning, rest) = guide.split_once("## Denying a subscription").unwrap();
     let (middle, end) = rest.split_once("## Controlling deliveries").unwrap();
 
