@@ -49,8 +49,7 @@ pub(super) struct Past {
     layout: Layout,
     /// The path of the prefix, as requests have it.
     path: String,
-    /// `None` where it could not be opened.
-    journal: Option<Journal>,
+    journal: Journal,
 }
 
 /// What the journal knows of one original.
@@ -111,15 +110,9 @@ pub(super) async fn answer(past: Arc<Past>, rest: &str, request: Request) -> Res
 }
 
 impl Past {
-    /// `None` where the set keeps no versions. What is there now is served even where its past cannot be.
+    /// `None` where the set keeps no versions.
     pub(super) fn of(out: &Path, state: &State, site: &Site) -> Option<Self> {
-        let journal = match Journal::of(out, state) {
-            Ok(journal) => Some(journal?),
-            Err(error) => {
-                tracing::error!(%error, "cannot open the journal of versions; serving without the past");
-                None
-            }
-        };
+        let journal = Journal::of(out, state)?;
         let prefix = format!("{}{VERSIONS_PATH}", site.base().as_str());
         let path = Url::parse(&prefix).ok()?.path().to_owned();
         Some(Self { layout: Layout::new(prefix), path, journal })
@@ -132,11 +125,10 @@ impl Past {
 
     /// Adds where the versions of an original are, if there are any (MEM-021).
     pub(super) fn offer(&self, original: &str, links: LinkHeader) -> LinkHeader {
-        let Some(journal) = &self.journal else { return links };
-        match journal.versions(original).and_then(|mut versions| versions.next().transpose()) {
-            Ok(Some(_)) => Described { layout: &self.layout, original }.offer(links),
-            Ok(None) => links,
-            Err(error) => {
+        match self.journal.versions(original).next() {
+            Some(Ok(_)) => Described { layout: &self.layout, original }.offer(links),
+            None => links,
+            Some(Err(error)) => {
                 tracing::error!(%error, "cannot read the journal of versions");
                 links
             }
@@ -148,15 +140,15 @@ impl Past {
             VersionPath::Memento { stamp, .. } => Some(*stamp),
             VersionPath::TimeGate { .. } | VersionPath::TimeMap { .. } => None,
         };
-        let journal = self.journal.as_ref().ok_or_else(|| io::Error::other("it could not be opened"))?;
-        let Some(History { original, stamps, wanted }) = History::of(journal, path.original(), named)? else {
+        let known = History::of(&self.journal, path.original(), named)?;
+        let Some(History { original, stamps, wanted }) = known else {
             return Ok(Found::Said(unknown()));
         };
         let described = Described { layout: &self.layout, original: &original };
         let versions = Versions::of(&stamps);
         match (path, named, wanted) {
             (VersionPath::TimeMap { from, .. }, ..) => time_map(described, versions, *from),
-            (_, Some(named), Some(version)) => memento(journal, described, versions, named, &version),
+            (_, Some(named), Some(version)) => memento(&self.journal, described, versions, named, &version),
             (_, Some(named), None) => leading(described, versions, Some(named.at)),
             (_, None, _) => negotiated(described, versions, asked),
         }
@@ -169,7 +161,7 @@ impl History {
         let normal = TopicUrl::parse(sent).ok().map(|url| url.key().to_owned());
         for original in [Some(sent.to_owned()), normal].into_iter().flatten() {
             let (mut stamps, mut wanted) = (Vec::new(), None);
-            for version in journal.versions(&original)? {
+            for version in journal.versions(&original) {
                 let version = version?;
                 stamps.push(version.stamp());
                 if named == Some(version.stamp()) {
