@@ -58,6 +58,7 @@ pub mod site;
 pub mod source;
 pub mod state;
 pub mod status;
+mod versions;
 pub mod watch;
 
 pub use error::{Action, Error};

@@ -55,6 +55,7 @@ pub(crate) use self::{
     in_place::{is_in_place, restamp},
     retire::retired_sets,
 };
+pub use crate::versions::Unkept;
 use crate::{
     error::{Action, Error},
     helpers::files,
@@ -88,6 +89,10 @@ pub struct Built {
     pub unportable: Vec<Unportable>,
     /// Archives and dumps that were due and failed.
     pub failures: Vec<MaintenanceFailure>,
+    /// Versions that could not be kept.
+    pub unkept: Unkept,
+    /// Where versions are to be served, if this was the first build that kept any.
+    pub versions_begin: Option<String>,
     /// Whether a due Resource List waits for a later build, as in a watch with changes to publish.
     pub list_is_due: bool,
     /// Whether a due dump waits for a later build.
@@ -229,7 +234,7 @@ impl<'a> Build<'a> {
         refuse_own_documents(&directory, place)?;
         let settings = Settings { directory, ..settings.clone() };
         let mut run = Run::begin(settings, lock, options.mode)?;
-        run.folders = folders;
+        (run.folders, run.is_dry) = (folders, dry_run.is_some());
         // Without Change Lists to continue, or with new settings, all files count as changed.
         let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
         let scope = scope.filter(|_| !is_another && matches!(run.published(), Before::Published { .. }));
@@ -261,8 +266,9 @@ impl<'a> Build<'a> {
             State::load(out)?;
         }
         let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
-        let before = run.published();
-        let task = TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), progress: &|_| () };
+        let (before, versions) = (run.published(), run.taking());
+        let task =
+            TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), versions, progress: &|_| () };
         match task.of_changes(changes)? {
             Some(snapshot) => run.carry_out(snapshot, None, options),
             None => Err(Error::NotListed { out: out.to_owned() }),
@@ -279,9 +285,9 @@ fn listed(
 ) -> Result<(Snapshot, Option<Listing>), Error> {
     let mut listing = run.listing()?;
     let mut observe = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.add(started, item));
-    let before = run.published();
-    let snapshot =
-        take(TakeSnapshot { settings: &run.settings, out, before, observe: &mut observe, progress })?;
+    let (before, versions) = (run.published(), run.taking());
+    let settings = &run.settings;
+    let snapshot = take(TakeSnapshot { settings, out, before, observe: &mut observe, versions, progress })?;
     listing.as_mut().map_or(Ok(()), Listing::accepted)?;
     Ok((snapshot, listing))
 }
