@@ -81,7 +81,7 @@ pub mod prelude {
     pub use crate::{
         BaseUrl, HubUrl, PageUrl,
         notify::Token,
-        settings::Rules,
+        settings::{Keep, Rules, VersionRules},
         source::{Set, Source},
     };
 }

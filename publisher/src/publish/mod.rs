@@ -63,6 +63,7 @@ use crate::{
     settings::Settings,
     site::DOCUMENT_FOLDER,
     state::{self, Lock, State},
+    versions::Records,
 };
 
 /// The folders under OUT in which nothing but the site's own files lies.
@@ -140,6 +141,7 @@ pub struct Build<'a> {
     out: &'a Path,
     scope: Option<Scope>,
     dry_run: Option<&'a DryRun>,
+    records: Option<Records>,
     options: Options<'a>,
 }
 
@@ -167,7 +169,7 @@ impl<'a> Build<'a> {
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
         let (claim, mode, backoff) = (None, BuildMode::Full, None);
         let options = Options { claim, mode, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { settings, out, scope: None, dry_run: None, options }
+        Self { settings, out, scope: None, dry_run: None, records: None, options }
     }
 
     /// Fails if another configuration file took over the claimed site.
@@ -203,6 +205,12 @@ impl<'a> Build<'a> {
         Self { scope: Some(Scope::new(paths)), ..self }
     }
 
+    /// Takes the bytes of versions from a program.
+    #[must_use]
+    pub(crate) fn records(self, records: Option<Records>) -> Self {
+        Self { records, ..self }
+    }
+
     /// Pauses after failed dumps, for a caller that builds repeatedly.
     #[must_use]
     pub(crate) fn backoff(mut self, backoff: &'a mut DumpBackoff) -> Self {
@@ -222,7 +230,7 @@ impl<'a> Build<'a> {
     /// # Errors
     /// The site stays as it was, or the next build completes it.
     pub fn run(self) -> Result<Built, Error> {
-        let Self { settings, out, scope, dry_run, options } = self;
+        let Self { settings, out, scope, dry_run, options, .. } = self;
         let directory = settings.directory.canonicalize();
         let directory = directory.map_err(Error::cannot(Action::OpenCollection, &settings.directory))?;
         let folders = NewFolders::make(settings, out);
@@ -252,21 +260,25 @@ impl<'a> Build<'a> {
         self,
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, Error> {
-        let Self { settings, out, options, .. } = self;
+        let Self { settings, out, records, options, .. } = self;
         let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
         let resources = open()?;
-        let (snapshot, listing) = listed(&run, out, &|_| (), |task| task.of_resources(resources))?;
+        let (snapshot, listing) = listed(&run, out, &|_| (), |mut task| {
+            task.versions.contents_of(records);
+            task.of_resources(resources)
+        })?;
         run.carry_out(snapshot, listing, options)
     }
 
     /// Publishes given changes; everything else counts as unchanged.
     pub(crate) fn record(self, changes: &[(Change, Item)]) -> Result<Built, Error> {
-        let Self { settings, out, options, .. } = self;
+        let Self { settings, out, records, options, .. } = self;
         if !is_interrupted(out) {
             State::load(out)?;
         }
         let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
-        let (before, versions) = (run.published(), run.taking());
+        let (before, mut versions) = (run.published(), run.taking());
+        versions.contents_of(records);
         let task =
             TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), versions, progress: &|_| () };
         match task.of_changes(changes)? {

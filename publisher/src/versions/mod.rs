@@ -10,13 +10,15 @@ mod links;
 pub(crate) mod retention;
 mod segments;
 mod store;
+mod taken;
 mod taking;
 
-pub use self::taking::Unkept;
+pub use self::taken::Unkept;
 pub(crate) use self::{
     journal::{Journal, Version, VersionLine},
     links::VersionLinks,
     segments::{advanced, remove_all, sweep},
     store::{Content, Store},
-    taking::{Taken, Taking},
+    taken::Taken,
+    taking::{Records, Taking},
 };

@@ -49,4 +49,3 @@ impl Unkept {
         self.cause.get_or_insert_with(|| (loc.to_owned(), Arc::new(error)));
     }
 }
-
