@@ -146,7 +146,8 @@ fn bytes_of(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_lowercase();
     let kinds = ["k", "m", "g", "t", "p"];
-    let power = |letter: &str| kinds.iter().zip(1..).find_map(|(kind, power)| (*kind == letter).then_some(power));
+    let power =
+        |letter: &str| kinds.iter().zip(1..).find_map(|(kind, power)| (*kind == letter).then_some(power));
     let factor: u64 = match unit.as_str() {
         "" | "b" => 1,
         unit => match (unit.strip_suffix("ib"), unit.strip_suffix('b')) {

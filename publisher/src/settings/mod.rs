@@ -87,7 +87,19 @@ impl Settings {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
         let (directory, hubs, ignore, links) = (directory.into(), Vec::new(), Vec::new(), Vec::new());
         let (json_patch, versions, described_by, root) = (false, VersionRules::default(), None, None);
-        Self { directory, base_url, hubs, hash, rules, ignore, json_patch, links, versions, described_by, root }
+        Self {
+            directory,
+            base_url,
+            hubs,
+            hash,
+            rules,
+            ignore,
+            json_patch,
+            links,
+            versions,
+            described_by,
+            root,
+        }
     }
 
     /// Adds a hub; one named twice counts once.
@@ -97,6 +109,12 @@ impl Settings {
             self.hubs.push(hub);
         }
         self
+    }
+
+    /// Whether resources get the same links as with other settings.
+    pub(crate) fn has_links_of(&self, other: &Self) -> bool {
+        let versions = |settings: &Self| settings.versions.are_kept().then(|| settings.versions.only.clone());
+        self.links == other.links && versions(self) == versions(other)
     }
 
     /// The page that describes the Source: that of the set, where it has only one.

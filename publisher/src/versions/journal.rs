@@ -15,6 +15,7 @@ use resync_core::{
     datetime::DateTime,
     digest::Digest,
     document::Change,
+    memento::{self, Stamp},
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,12 @@ pub(crate) struct Version {
     pub(crate) media_type: Option<String>,
     /// What `Content-Encoding` said.
     pub(crate) encoding: Option<String>,
+}
+
+impl memento::Version for Version {
+    fn stamp(&self) -> Stamp {
+        Stamp::new(self.moment, self.ordinal)
+    }
 }
 
 /// A version as a line of the journal. Its URI comes first: lines are found by it.
@@ -261,7 +268,8 @@ mod tests {
         fs::create_dir_all(out.join(FOLDER)).unwrap();
         let segments = files.iter().zip(1..).map(|(lines, number)| {
             let path = out.join(FOLDER).join(format!("versions-{number}.jsonl"));
-            let lines: Vec<_> = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+            let lines: Vec<_> =
+                lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
             fs::write(&path, lines.concat()).unwrap();
             path
         });
@@ -271,7 +279,9 @@ mod tests {
     #[test]
     fn mem011_mem032_the_versions_of_a_resource_are_found_in_their_order_and_numbered_within_a_second() {
         let out = tempfile::tempdir().unwrap();
-        let many: Vec<_> = (0..2000).map(|number| line(&format!("http://e.x/{number:04}"), "2026-01-01T00:00:00Z")).collect();
+        let many: Vec<_> = (0..2000)
+            .map(|number| line(&format!("http://e.x/{number:04}"), "2026-01-01T00:00:00Z"))
+            .collect();
         let later = [
             line("http://e.x/0007", "2026-01-01T00:00:00.25Z"),
             line("http://e.x/0007", "2026-01-01T00:00:00.5Z"),
@@ -279,7 +289,10 @@ mod tests {
         ];
         let journal = journal(out.path(), &[&many, &later]);
         let found = |loc: &str| -> Vec<_> {
-            journal.versions(loc).map(|version| version.map(|one| (one.moment.to_string(), one.ordinal)).unwrap()).collect()
+            journal
+                .versions(loc)
+                .map(|version| version.map(|one| (one.moment.to_string(), one.ordinal)).unwrap())
+                .collect()
         };
         let expected = [
             ("2026-01-01T00:00:00Z", 0),

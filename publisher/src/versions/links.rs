@@ -7,21 +7,15 @@ use resync_core::{
     build::{Event, Item, path_of},
     digest::Digest,
     document::{Link, Relation},
-    memento::stamp,
+    memento::{LINK_FORMAT_TYPE, Layout, Stamp, VERSIONS_PATH},
 };
 
 use crate::{settings::Settings, site::Site};
 
-/// Where versions are served, below the URL of a set's documents.
-pub(crate) const VERSIONS_PATH: &str = "resync/versions/";
-
-/// The media type of a TimeMap.
-const TIMEMAP_TYPE: &str = "application/link-format";
-
 /// Makes the links of a set whose versions are kept.
 pub(crate) struct VersionLinks {
     base: String,
-    prefix: String,
+    layout: Layout,
     patterns: Option<Gitignore>,
 }
 
@@ -29,8 +23,13 @@ impl VersionLinks {
     /// Of a set with these settings; `None` where no versions are kept. Patterns were checked with the settings.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
         let patterns = settings.versions.patterns().ok().flatten();
-        let prefix = Site::of(settings).place(VERSIONS_PATH).url;
-        settings.versions.are_kept().then(|| Self { base: settings.base_url.to_string(), prefix, patterns })
+        let layout = Layout::new(Site::of(settings).place(VERSIONS_PATH).url);
+        settings.versions.are_kept().then(|| Self { base: settings.base_url.to_string(), layout, patterns })
+    }
+
+    /// What the URIs of all versions begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.layout.prefix()
     }
 
     /// Whether versions of a resource are kept.
@@ -43,7 +42,7 @@ impl VersionLinks {
     /// From an entry to the version that it tells.
     pub(crate) fn memento(&self, event: &Event, ordinal: u64, digest: Digest) -> Link {
         let Event { moment, item, .. } = event;
-        let href = format!("{}{}/{}", self.prefix, stamp(*moment, ordinal), item.loc);
+        let href = self.layout.memento(Stamp::new(*moment, ordinal), &item.loc);
         Link {
             hash: digest.into(),
             length: item.length,
@@ -55,19 +54,19 @@ impl VersionLinks {
 
     /// From a resource to where its versions are negotiated and listed.
     pub(crate) fn negotiation(&self, loc: &str) -> [Link; 2] {
-        let list = Link::new(Relation::TimeMap, format!("{}timemap/link/{loc}", self.prefix));
-        let list = Link { media_type: Some(TIMEMAP_TYPE.to_owned()), ..list };
-        [Link::new(Relation::TimeGate, format!("{}{loc}", self.prefix)), list]
+        let list = Link::new(Relation::TimeMap, self.layout.time_map(loc));
+        let list = Link { media_type: Some(LINK_FORMAT_TYPE.to_owned()), ..list };
+        [Link::new(Relation::TimeGate, self.layout.time_gate(loc)), list]
     }
 
-    /// Whether a link is one of these.
-    pub(crate) fn is_own(&self, link: &Link) -> bool {
-        link.href.starts_with(&self.prefix)
+    /// Whether a link leads to one of these versions.
+    pub(crate) fn is_memento(&self, link: &Link) -> bool {
+        link.rel == Relation::Memento && link.href.starts_with(self.prefix())
     }
 
     /// About how many bytes the link to a version takes.
     pub(crate) fn length(&self, item: &Item) -> usize {
         let media_type = item.media_type.as_ref().map_or(0, String::len);
-        300 + self.prefix.len() + 2 * item.loc.len() + media_type
+        300 + self.prefix().len() + 2 * item.loc.len() + media_type
     }
 }

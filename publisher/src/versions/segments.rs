@@ -12,7 +12,7 @@ use resync_core::build::{BuildError, FolderSink, Sink as _};
 use super::{
     journal::{Lines, paths},
     store::Store,
-    taking::Taken,
+    taken::Taken,
 };
 use crate::{
     error::{Action, Error},
@@ -29,12 +29,7 @@ pub(super) fn name(build: u64) -> String {
 }
 
 /// What is kept after a run that saw these versions. Done again, it is the same.
-pub(crate) fn advanced(
-    out: &Path,
-    before: Option<&KeptVersions>,
-    taken: &Taken,
-    build: u64,
-) -> Result<KeptVersions, Error> {
+pub(crate) fn advanced(out: &Path, before: Option<&KeptVersions>, taken: &Taken, build: u64) -> KeptVersions {
     let mut kept = before.cloned().unwrap_or_else(|| KeptVersions {
         segments: Vec::new(),
         count: 0,
@@ -51,8 +46,10 @@ pub(crate) fn advanced(
     kept.until = kept.until.max(taken.last);
     kept.replaced = kept.replaced.or(taken.replaced);
     kept.is_whole = taken.is_whole;
-    merge(out, &mut kept.segments, build)?;
-    Ok(kept)
+    if let Err(error) = merge(out, &mut kept.segments, build) {
+        tracing::warn!(%error, "cannot merge files of the journal of versions; they stay as they are");
+    }
+    kept
 }
 
 /// Merges the last files until each has at least twice the length of the one after it.
@@ -68,7 +65,8 @@ fn merge(out: &Path, segments: &mut Vec<Segment>, build: u64) -> Result<(), Buil
         return Ok(());
     }
     let name = format!("{}{build}-merged{}", NAME.0, NAME.1);
-    let failed = |source| BuildError::Write { name: out.join(FOLDER).join(&name).display().to_string(), source };
+    let failed =
+        |source| BuildError::Write { name: out.join(FOLDER).join(&name).display().to_string(), source };
     let mut sink = FolderSink::open(out.join(FOLDER))?;
     let mut draft = BufWriter::new(sink.create(&name).map_err(failed)?);
     let (mut line, mut bytes) = (Vec::new(), 0);
@@ -131,8 +129,8 @@ mod tests {
         let (count, bytes) = (locs.len() as u64, 10);
         let (first, last, replaced) = (moment, moment, Some(moment));
         let taken = Taken { segment, count, bytes, first, last, replaced, is_whole: true };
-        let kept = advanced(out, before, &taken, build).unwrap();
-        let again = advanced(out, before, &taken, build).unwrap();
+        let kept = advanced(out, before, &taken, build);
+        let again = advanced(out, before, &taken, build);
         assert_eq!(kept, again, "an interrupted run does it again");
         sweep(out, [before, Some(&kept)]).unwrap();
         kept
@@ -150,7 +148,8 @@ mod tests {
             assert_eq!(kept.segments[0], first.segments[0], "the large one stays");
         }
         let journal = Journal::with(out.path(), Some(&kept));
-        let moments: Vec<_> = journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();
+        let moments: Vec<_> =
+            journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();
         assert!(moments.is_sorted() && moments.len() == 99, "{moments:?}");
         assert!(journal.versions("http://e.x/008").all(|version| version.unwrap().change == Change::Deleted));
         assert_eq!((kept.count, kept.bytes, kept.since), (498, 990, first.since));

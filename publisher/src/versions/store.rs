@@ -108,8 +108,8 @@ impl Incoming {
         let mut hasher = Hasher::new(algorithms);
         let length = fill(&mut draft, content, &mut hasher)?;
         let hashes = hasher.finish();
-        let is_it = item.length.is_none_or(|told| told == length)
-            && item.hashes.compare(&hashes) == Agreement::Same;
+        let is_it =
+            item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
         let Some(digest) = hashes.get(Algorithm::Sha256).copied().filter(|_| is_it) else { return Ok(None) };
         if !self.has(&digest) {
             self.pending.push((draft.into_temp_path(), digest, length));

@@ -8,62 +8,24 @@ use resync_core::{
     digest::{Algorithm, Digest},
     document::{Change, Relation},
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
     journal::{Journal, Lines, VersionLine},
     links::VersionLinks,
     segments,
     store::{Content, Incoming, Store},
+    taken::{Taken, Unkept},
 };
 use crate::{
-    helpers::serde_text::{text, text_option},
     settings::Settings,
-    state::{FOLDER, KeptVersions, Segment, State},
+    state::{FOLDER, KeptVersions, State},
 };
 
-/// What a run has taken, as its plan has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Taken {
-    /// The file with what the journal is to have; absent where that is nothing.
-    pub(crate) segment: Option<Segment>,
-    /// Number of versions in it whose bytes are kept.
-    pub(crate) count: u64,
-    /// The length of the bytes that were not there before.
-    pub(crate) bytes: u64,
-    /// When the run began: nothing in it is older.
-    #[serde(with = "text")]
-    pub(crate) first: DateTime,
-    /// The moment of the last version.
-    #[serde(with = "text")]
-    pub(crate) last: DateTime,
-    /// When the first version was replaced by one of these.
-    #[serde(with = "text_option")]
-    pub(crate) replaced: Option<DateTime>,
-    /// Whether each resource has a version now.
-    pub(crate) is_whole: bool,
-}
-
-/// Versions that a run could not keep (MEM-014). Their changes are published all the same.
-#[derive(Clone, Debug, Default)]
-pub struct Unkept {
-    /// Number of those whose bytes had changed again before they were copied.
-    pub changed: u64,
-    /// Number of those that could not be read or written, mostly for lack of room.
-    pub failed: u64,
-    /// The first of these resources, and why.
-    pub cause: Option<(String, Arc<io::Error>)>,
-}
-
-impl Unkept {
-    fn failed(&mut self, loc: &str, error: io::Error) {
-        self.failed += 1;
-        self.cause.get_or_insert_with(|| (loc.to_owned(), Arc::new(error)));
-    }
-}
-
 /// Opens the bytes that a change led to, or others of the same resource; `None` where they are gone.
-pub(crate) type Contents = Box<dyn FnMut(&Event) -> io::Result<Option<Content>>>;
+type Contents = Box<dyn FnMut(&Event) -> io::Result<Option<Content>>>;
+
+/// What a program gives the bytes of its records with (MEM-015).
+pub(crate) type Records = Arc<dyn Fn(&Item) -> io::Result<Option<Box<dyn io::Read>>> + Send + Sync>;
 
 /// Takes the versions of a run; does nothing where none are kept.
 pub(crate) struct Taking(Option<Work>);
@@ -145,6 +107,13 @@ impl Taking {
         }
     }
 
+    /// The same for the records of a program.
+    pub(crate) fn contents_of(&mut self, records: Option<Records>) {
+        if let Some(records) = records {
+            self.contents(move |event| Ok(records(&event.item)?.map(Content::Other)));
+        }
+    }
+
     /// Begins to see all resources, in the order of their URIs, at `moment`: what the journal lacks is made up for.
     pub(crate) fn see_all(&mut self, moment: DateTime) -> Result<(), BuildError> {
         let Some(work) = &mut self.0 else { return Ok(()) };
@@ -173,7 +142,11 @@ impl Taking {
     }
 
     /// A resource without a change, seen at `moment`.
-    pub(crate) fn unchanged(&mut self, item: &Item, moment: DateTime) -> Result<Vec<VersionLine>, BuildError> {
+    pub(crate) fn unchanged(
+        &mut self,
+        item: &Item,
+        moment: DateTime,
+    ) -> Result<Vec<VersionLine>, BuildError> {
         match &mut self.0 {
             Some(work) if work.standing.is_some() => work.unchanged(item, moment),
             _ => Ok(Vec::new()),
@@ -192,7 +165,7 @@ impl Taking {
 
     /// Brings the bytes to the disk.
     pub(crate) fn finish(self) -> (Option<Taken>, Unkept) {
-        let Some(mut work) = self.0 else { return Default::default() };
+        let Some(mut work) = self.0 else { return (None, Unkept::default()) };
         work.flush();
         if let Err(error) = work.incoming.finish() {
             work.failed(FOLDER, error);
