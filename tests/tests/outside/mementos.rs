@@ -17,7 +17,7 @@ use tokio::process::Command;
 const DAY: i64 = 86_400;
 /// Builds of the Source, a day apart.
 const BUILDS: i64 = 8;
-/// Moments that memento_client asks for (acceptance row 1).
+/// Moments that `memento_client` asks for (acceptance row 1).
 const ASKED: usize = 200;
 
 /// One version of a resource.
@@ -204,7 +204,7 @@ async fn mem021_to_mem026_mem028_memento_client_finds_the_time_gate_and_the_vers
     }
 }
 
-/// What memento_client found is what the test knows.
+/// What `memento_client` found is what the test knows.
 fn agrees(source: &Source, name: &str, asked: i64, answer: &Value) {
     let (url, prefix, versions) = (source.url(name), source.prefix(), &source.versions[name]);
     assert_eq!(answer["original"], url);
