@@ -21,4 +21,5 @@ mod serving;
 mod support;
 mod synced;
 mod trying;
+mod versions;
 mod watching;
