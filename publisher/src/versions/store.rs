@@ -200,3 +200,63 @@ impl Write for Both<'_> {
         self.draft.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(incoming: &mut Incoming, text: &str, item: &Item) -> Option<Digest> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let content = Content::Other(Box::new(io::Cursor::new(text.to_owned())));
+        let taken = incoming.take(content, item).unwrap();
+        assert_eq!(
+            incoming.take(Content::File(file), item).unwrap(),
+            taken,
+            "a file is taken as a stream is"
+        );
+        taken
+    }
+
+    #[test]
+    fn mem010_only_bytes_that_have_the_told_digests_come_in_and_each_content_once() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        let item = |text: &str| Item::new("http://e.x/").content(text.as_bytes());
+        let digest = Digest::of(Algorithm::Sha256, b"one");
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        assert_eq!(take(&mut incoming, "two", &item("one")), None);
+        assert_eq!(take(&mut incoming, "one", &Item { length: Some(4), ..item("one") }), None);
+        assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
+        let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
+        assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
+        assert!(incoming.has(&digest) && !store.has(&digest), "it waits for its name");
+        incoming.flush().unwrap();
+        incoming.finish().unwrap();
+        assert!(store.has(&digest) && incoming.bytes == 6);
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        incoming.flush().unwrap();
+        assert_eq!(incoming.bytes, 6);
+        assert_eq!(fs::read(store.path(&digest)).unwrap(), b"one");
+        let mut left = fs::read_dir(store.folder()).unwrap().map(|entry| entry.unwrap().path());
+        assert!(left.all(|path| path.is_dir()), "no draft is left");
+        store.remove_all().unwrap();
+        assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem014_what_cannot_get_its_name_is_counted_and_does_not_count_as_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        for text in ["one", "three"] {
+            let item = Item::new("http://e.x/").content(text.as_bytes());
+            take(&mut incoming, text, &item).unwrap();
+        }
+        fs::remove_dir_all(store.folder()).unwrap();
+        let (lost, _) = incoming.flush().unwrap_err();
+        assert_eq!((lost, incoming.bytes), (2, 0));
+    }
+}

@@ -22,4 +22,5 @@ mod serving;
 mod support;
 mod synced;
 mod trying;
+mod versions;
 mod watching;
