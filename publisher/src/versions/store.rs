@@ -72,10 +72,6 @@ impl Store {
     pub(super) fn remove_all(&self) -> io::Result<()> {
         (0..16).flat_map(|first| self.folders(first)).try_for_each(|folder| files::remove_folder(&folder))
     }
-
-    fn has(&self, digest: &Digest) -> bool {
-        self.path(digest).is_file()
-    }
 }
 
 /// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
@@ -84,6 +80,8 @@ pub(super) struct Incoming {
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
+    /// The folders of contents that were there before.
+    reused: BTreeSet<PathBuf>,
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
@@ -91,13 +89,22 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
-        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
-        Self { store, pending, known, unsynced, is_open: false, bytes: 0 }
+        let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
+        let (pending, known) = (Vec::new(), HashSet::new());
+        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0 }
     }
 
     /// Whether a content is there, or on its way.
-    pub(super) fn has(&self, digest: &Digest) -> bool {
-        self.known.contains(digest) || self.store.has(digest)
+    pub(super) fn has(&mut self, digest: &Digest) -> bool {
+        if self.known.contains(digest) {
+            return true;
+        }
+        let path = self.store.path(digest);
+        let is_there = path.is_file();
+        if is_there && !self.reused.contains(folder_of(&path)) {
+            self.reused.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
+        }
+        is_there
     }
 
     /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256.
@@ -144,8 +151,12 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable.
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last.
     pub(super) fn finish(&mut self) -> io::Result<()> {
+        let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let saved = modified(&self.store.folder.with_file_name("state.json"));
+        let reused = std::mem::take(&mut self.reused).into_iter();
+        self.unsynced.extend(reused.filter(|folder| modified(folder) >= saved));
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -153,8 +164,10 @@ impl Incoming {
         files::step()?;
         let path = self.store.path(digest);
         let folder = folder_of(&path);
-        if self.unsynced.insert(folder.to_owned()) && !folder.is_dir() {
-            fs::create_dir(folder)?;
+        if self.unsynced.insert(folder.to_owned()) {
+            if !folder.is_dir() {
+                fs::create_dir(folder)?;
+            }
             self.unsynced.insert(self.store.folder.clone());
         }
         draft.persist(&path).map_err(|error| error.error)
@@ -232,10 +245,10 @@ mod tests {
         assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
         let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
         assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
-        assert!(incoming.has(&digest) && !store.has(&digest), "it waits for its name");
+        assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
         incoming.flush().unwrap();
         incoming.finish().unwrap();
-        assert!(store.has(&digest) && incoming.bytes == 6);
+        assert!(incoming.has(&digest) && incoming.bytes == 6);
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
         incoming.flush().unwrap();
         assert_eq!(incoming.bytes, 6);

@@ -228,7 +228,9 @@ impl Trial {
         let out = self.place.out();
         run(&["check", text(&out)]).succeeded();
         judge_linked(&out, &mut self.judged.borrow_mut());
-        judge_versions(&out);
+        if self.rules.contains("[versions]") {
+            judge_versions(&out);
+        }
     }
 
     /// Once it has died for the last time.
