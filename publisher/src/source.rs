@@ -59,12 +59,14 @@ pub struct Source {
     hubs: Vec<HubUrl>,
     rules: Rules,
     described_by: Option<PageUrl>,
+    allows_empty: bool,
 }
 
 impl Source {
     /// A site in `out`, published at `base_url`.
     pub fn new(out: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
-        Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default(), described_by: None }
+        let (out, hubs, rules) = (out.into(), Vec::new(), Rules::default());
+        Self { out, base_url, hubs, rules, described_by: None, allows_empty: false }
     }
 
     /// When lists of each set are closed, written anew, and archived. There are no dumps here, whatever the rules say: these contain files only.
@@ -77,6 +79,12 @@ impl Source {
     pub fn described_by(mut self, page: PageUrl) -> Self {
         self.described_by = Some(page);
         self
+    }
+
+    /// Whether [`Set::list`] may list nothing for a set that had resources. Otherwise it is refused, since the wrong database looks the same. Deletions that
+    /// are reported are published in any case.
+    pub fn allow_empty(self, allow_empty: bool) -> Self {
+        Self { allows_empty: allow_empty, ..self }
     }
 
     /// Adds a hub to the channels of every set.
@@ -95,7 +103,8 @@ impl Source {
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
         let (records, changes, publishing, backoff, lists) = Default::default();
-        Ok(Set { out, settings, records, changes, publishing, backoff, lists })
+        let allows_empty = self.allows_empty;
+        Ok(Set { out, settings, allows_empty, records, changes, publishing, backoff, lists })
     }
 }
 
@@ -106,6 +115,7 @@ impl Source {
 pub struct Set {
     out: PathBuf,
     settings: Settings,
+    allows_empty: bool,
     records: Contents,
     changes: Mutex<Vec<(Change, Item)>>,
     /// Locked while a list or changes are published, so that changes stay in their order.
@@ -190,7 +200,8 @@ impl Set {
     ///   fails before that, they stay collected;
     /// * later ones stay collected for [`publish`](Self::publish), which may publish once more what the list has published already.
     ///
-    /// Both `open` and the resources may fail with an error of the database; then nothing is published.
+    /// Both `open` and the resources may fail with an error of the database; then nothing is published. The same holds if nothing is listed and something was
+    /// before ([`Error::EmptyList`]), unless [`Source::allow_empty`] is set.
     pub fn list<I, E>(&self, open: impl FnOnce() -> Result<I, E>) -> Result<Built, Error>
     where
         I: IntoIterator<Item = Result<Item, E>>,
@@ -202,6 +213,7 @@ impl Set {
         };
         let aside = self.set_aside();
         let built = Build::new(&self.settings, &self.out)
+            .allow_empty(self.allows_empty)
             .records(self.records.0.clone())
             .backoff(&mut self.backoff())
             .on_plan(&|| aside.forget())
@@ -558,6 +570,35 @@ mod tests {
             let list = xml::read(&bytes).unwrap().into_document().unwrap();
             assert_eq!(list.entries()[0].links, std::slice::from_ref(&link), "{name}");
         }
+    }
+
+    #[test]
+    fn an_empty_list_after_one_with_resources_is_refused_and_reported_deletions_are_not() {
+        let (out, set) = place();
+        assert_eq!(set.list_all([]).unwrap().resources, 0, "nothing is lost by the first one");
+        set.list(|| Ok(listed(&["a", "b"]).into_iter())).unwrap();
+        let before = published(&set);
+        let refused = || {
+            set.updated(item("http://example.org/a", "more")).unwrap();
+            let error = set.list_all([]).unwrap_err();
+            assert!(matches!(error, Error::EmptyList { before: 2, .. }), "{error}");
+            assert_eq!(published(&set), before);
+        };
+        refused();
+        // The lists can no longer be continued.
+        fs::remove_file(set.out().join("resync/changelist.xml")).unwrap();
+        refused();
+        assert_eq!(set.list(|| Ok(listed(&["a", "b"]).into_iter())).unwrap().resources, 2);
+        for uri in ["http://example.org/a", "http://example.org/b"] {
+            set.deleted(uri).unwrap();
+        }
+        assert_eq!(set.publish().unwrap().unwrap().resources, 0, "each was reported");
+        assert_eq!(set.list_all([]).unwrap().changes.total(), 0);
+
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        let base_url = BaseUrl::parse("http://example.org/").unwrap();
+        let allowing = Source::new(out.path(), base_url).allow_empty(true).set("one").unwrap();
+        assert_eq!(allowing.list_all([]).unwrap().changes.deleted, 1);
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(super) fn print_report(name: Option<&str>, report: &Report) {
                 say(&format!("→ {}", self::maintenance(maintenance)));
             }
         }
-        Report::BuildFailed(_, error) => complain(&format!("{error}; retried at the next change")),
+        Report::BuildFailed(_, error) => complain(&format!("{error}; retried at the next change or rescan")),
         Report::Notified(_, report) => {
             let text = reports(std::slice::from_ref(report));
             say(&if report.leaving { text } else { format!("{}: {text}", report.hub) });

@@ -36,7 +36,7 @@ impl TakeSnapshot<'_> {
     pub(super) fn compare(
         &mut self,
         started: DateTime,
-        next: impl FnMut() -> Option<Result<Known, BuildError>>,
+        found: impl Iterator<Item = Result<Known, BuildError>>,
         patches: &mut Patches,
     ) -> Result<Compared, BuildError> {
         let last = StoredInventory::last(self.out);
@@ -52,7 +52,7 @@ impl TakeSnapshot<'_> {
         let mut moments = Moments::new(first, self.settings);
         self.versions.see_all(first)?;
         let (mut totals, mut changes) = (Totals::default(), Changes::default());
-        let after = Ordered::new(std::iter::from_fn(next));
+        let after = Ordered::new(found);
         for pair in joined(merged, after, |merged: &Merged| merged.loc.as_str(), loc_of) {
             let (merged, after) = match pair? {
                 Pair::First(merged) => (Some(merged), None),
@@ -147,10 +147,10 @@ impl ChangeRecorder {
     pub(super) fn compare(
         &mut self,
         known: Vec<Known>,
-        next: impl FnMut() -> Option<Result<Known, BuildError>>,
+        found: impl Iterator<Item = Result<Known, BuildError>>,
         patches: &mut Patches,
     ) -> Result<(), BuildError> {
-        for pair in joined(known.into_iter().map(Ok), std::iter::from_fn(next), loc_of, loc_of) {
+        for pair in joined(known.into_iter().map(Ok), found, loc_of, loc_of) {
             let (before, after) = match pair? {
                 Pair::First(before) => {
                     patches.forget(&before.item);

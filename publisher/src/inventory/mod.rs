@@ -37,6 +37,7 @@ pub(crate) use self::{
     writing::{advance, changes},
 };
 use crate::{
+    error::Error,
     settings::Settings,
     state::Totals,
     versions::{Content, Taken, Taking, Unkept},
@@ -127,6 +128,8 @@ pub(crate) struct TakeSnapshot<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) out: &'a Path,
     pub(crate) before: Before,
+    /// How many resources there were, if not all of them may be gone; else 0.
+    pub(crate) guarded: u64,
     pub(crate) observe: Observe<'a>,
     pub(crate) versions: Taking,
     /// Is called with the number of resources so far.
@@ -135,11 +138,7 @@ pub(crate) struct TakeSnapshot<'a> {
 
 impl TakeSnapshot<'_> {
     /// Of the files of a folder. With a `scope`, only the files in it are looked at, everything else counts as unchanged, and nobody observes.
-    pub(crate) fn of_files(
-        mut self,
-        collection: Folder,
-        scope: Option<&Scope>,
-    ) -> Result<Snapshot, BuildError> {
+    pub(crate) fn of_files(mut self, collection: Folder, scope: Option<&Scope>) -> Result<Snapshot, Error> {
         let Self { settings, out, progress, .. } = self;
         let ((skip, skipped), (warn, unportable)) = (channel(), channel());
         let last = StoredInventory::last(out);
@@ -163,14 +162,20 @@ impl TakeSnapshot<'_> {
             progress(seen);
             files.next_known()
         };
+        let mut found = std::iter::from_fn(next).peekable();
+        // Those out of the scope are still there.
+        let in_scope = known.as_ref().map_or(self.guarded, |known| known.len() as u64);
+        if self.guarded > 0 && self.guarded == in_scope && found.peek().is_none() {
+            return Err(Error::EmptyCollection { path: settings.directory.clone(), before: self.guarded });
+        }
         let mut patches = Patches::of(settings, out);
         let compared = match (known, self.before) {
             (Some(known), Before::Published { until, totals, is_quick, .. }) => {
                 let mut recorder = self.recorder(started, until, false);
-                recorder.compare(known, next, &mut patches)?;
+                recorder.compare(known, found, &mut patches)?;
                 recorder.save(out, &last, totals, last.is_rewrite_due(is_quick))?
             }
-            _ => self.compare(started, next, &mut patches)?,
+            _ => self.compare(started, found, &mut patches)?,
         };
         // A link to a file that has just vanished is not worth a warning.
         let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
@@ -181,10 +186,13 @@ impl TakeSnapshot<'_> {
     }
 
     /// Of resources that are not files, in the order of their URIs.
-    pub(crate) fn of_resources(mut self, mut resources: impl Inventory) -> Result<Snapshot, BuildError> {
+    pub(crate) fn of_resources(mut self, resources: impl Inventory) -> Result<Snapshot, Error> {
         let started = DateTime::now();
-        let next = || resources.next().map(|item| item.map(|item| Known { item, stamp: None }));
-        Ok(Snapshot::of(started, self.compare(started, next, &mut Patches::none())?))
+        let mut found = resources.map(|item| item.map(|item| Known { item, stamp: None })).peekable();
+        if self.guarded > 0 && found.peek().is_none() {
+            return Err(Error::EmptyList { out: self.out.to_owned(), before: self.guarded });
+        }
+        Ok(Snapshot::of(started, self.compare(started, found, &mut Patches::none())?))
     }
 
     /// Of the last inventory with these changes, or `None` if there is none to be continued. The changes are published as they are, in their order.
@@ -244,6 +252,7 @@ mod tests {
             settings: &settings,
             out,
             before,
+            guarded: 0,
             observe: &mut |_, _| Ok(()),
             versions: Taking::none(),
             progress: &|_| (),

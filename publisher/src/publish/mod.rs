@@ -149,6 +149,7 @@ pub struct Build<'a> {
 struct Options<'a> {
     claim: Option<&'a Claim>,
     mode: BuildMode,
+    allows_empty: bool,
     backoff: Option<&'a mut DumpBackoff>,
     progress: &'a dyn Fn(Progress),
     on_plan: &'a dyn Fn(),
@@ -167,8 +168,8 @@ impl<'a> Build<'a> {
     /// A full build of the site in `out`.
     #[must_use]
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
-        let (claim, mode, backoff) = (None, BuildMode::Full, None);
-        let options = Options { claim, mode, backoff, progress: &|_| (), on_plan: &|| () };
+        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
+        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
         Self { settings, out, scope: None, dry_run: None, records: None, options }
     }
 
@@ -189,6 +190,13 @@ impl<'a> Build<'a> {
     #[must_use]
     pub fn mode(mut self, mode: BuildMode) -> Self {
         self.options.mode = mode;
+        self
+    }
+
+    /// Whether to publish that all resources of the last build are gone. Otherwise such a build is refused, since a disk that is not mounted looks the same.
+    #[must_use]
+    pub fn allow_empty(mut self, allow_empty: bool) -> Self {
+        self.options.allows_empty = allow_empty;
         self
     }
 
@@ -241,7 +249,7 @@ impl<'a> Build<'a> {
         let place = original.as_deref().unwrap_or(out);
         refuse_own_documents(&directory, place)?;
         let settings = Settings { directory, ..settings.clone() };
-        let mut run = Run::begin(settings, lock, options.mode)?;
+        let mut run = Run::begin(settings, lock, &options)?;
         (run.folders, run.is_dry) = (folders, dry_run.is_some());
         // Without Change Lists to continue, or with new settings, all files count as changed.
         let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
@@ -261,7 +269,7 @@ impl<'a> Build<'a> {
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, Error> {
         let Self { settings, out, records, options, .. } = self;
-        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
         let resources = open()?;
         let (snapshot, listing) = listed(&run, out, &|_| (), |mut task| {
             task.versions.contents_of(records);
@@ -276,11 +284,19 @@ impl<'a> Build<'a> {
         if !is_interrupted(out) {
             State::load(out)?;
         }
-        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
         let (before, mut versions) = (run.published(), run.taking());
         versions.contents_of(records);
-        let task =
-            TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), versions, progress: &|_| () };
+        let task = TakeSnapshot {
+            settings,
+            out,
+            before,
+            // The caller says of each resource that it is gone.
+            guarded: 0,
+            observe: &mut |_, _| Ok(()),
+            versions,
+            progress: &|_| (),
+        };
         match task.of_changes(changes)? {
             Some(snapshot) => run.carry_out(snapshot, None, options),
             None => Err(Error::NotListed { out: out.to_owned() }),
@@ -293,13 +309,14 @@ fn listed(
     run: &Run,
     out: &Path,
     progress: &dyn Fn(u64),
-    take: impl FnOnce(TakeSnapshot<'_>) -> Result<Snapshot, build::BuildError>,
+    take: impl FnOnce(TakeSnapshot<'_>) -> Result<Snapshot, Error>,
 ) -> Result<(Snapshot, Option<Listing>), Error> {
     let mut listing = run.listing()?;
     let mut observe = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.add(started, item));
-    let (before, versions) = (run.published(), run.taking());
+    let (before, guarded, versions) = (run.published(), run.guarded(), run.taking());
     let settings = &run.settings;
-    let snapshot = take(TakeSnapshot { settings, out, before, observe: &mut observe, versions, progress })?;
+    let observe = &mut observe;
+    let snapshot = take(TakeSnapshot { settings, out, before, guarded, observe, versions, progress })?;
     listing.as_mut().map_or(Ok(()), Listing::accepted)?;
     Ok((snapshot, listing))
 }

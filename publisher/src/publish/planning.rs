@@ -31,6 +31,7 @@ pub(super) struct Run {
     /// The Change Lists, if they can be continued.
     series: Option<Series>,
     mode: BuildMode,
+    allows_empty: bool,
     pub(super) folders: NewFolders,
     /// Whether it only tries: then no versions are kept.
     pub(super) is_dry: bool,
@@ -40,7 +41,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn begin(settings: Settings, lock: Lock, mode: BuildMode) -> Result<Self, Error> {
+    pub(super) fn begin(settings: Settings, lock: Lock, options: &Options<'_>) -> Result<Self, Error> {
         sweep(lock.out())?;
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
@@ -50,8 +51,9 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
+        let (mode, allows_empty) = (options.mode, options.allows_empty);
         let (folders, is_dry) = (NewFolders::default(), false);
-        Ok(Self { lock, settings, before, series, mode, folders, is_dry, changes, written })
+        Ok(Self { lock, settings, before, series, mode, allows_empty, folders, is_dry, changes, written })
     }
 
     /// The number of this run.
@@ -77,6 +79,12 @@ impl Run {
         let archives =
             expected_archive(&self.settings, self.before.as_ref(), self.lock.out()).unwrap_or_default();
         Ok(Some(Listing::start(&self.settings, &self.lock, archives, self.before.is_none())?))
+    }
+
+    /// How many resources are listed, if not all of them may be gone; else 0.
+    pub(super) fn guarded(&self) -> u64 {
+        let listed = self.before.as_ref().filter(|before| before.retired.is_none());
+        listed.filter(|_| !self.allows_empty).map_or(0, |before| before.totals.resources)
     }
 
     pub(super) fn published(&self) -> Before {

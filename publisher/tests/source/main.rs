@@ -6,6 +6,7 @@ mod checking;
 mod configured;
 mod dumping;
 mod duties;
+mod emptied;
 mod failing_disk;
 mod hubs_on_hold;
 mod killing;

@@ -366,6 +366,10 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     lines.extend(
         earlier.map(|count| format!("  here before the copy, and kept until `sync --adopt`: {count}")),
     );
+    let is_surplus = *extra > report.earlier_files;
+    lines.extend(
+        is_surplus.then(|| "  `sync --delete` removes extra files that are no longer listed".to_owned()),
+    );
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
 }
@@ -478,6 +482,7 @@ mod tests {
         };
         assert_eq!(object(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
         assert!(!object(100, FAILURES_KEPT).contains("more"));
+        assert!(object(1, 1).contains("\n  `sync --delete` removes extra files"));
         let mut full = Report::default();
         full.failed = 103;
         full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();

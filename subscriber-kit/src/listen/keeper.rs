@@ -99,7 +99,7 @@ impl Keeper {
     ) -> Result<Self, ListenError> {
         let channels = copy.channels();
         if channels.is_empty() {
-            return Err(ListenError::NoChannel { set: copy.set.name() });
+            return Err(ListenError::NoChannel { set: copy.set.name(), cron: options.cron_line() });
         }
         let chain = Chain::from(subscriber.subscriptions().notified_until(), DateTime::now());
         Ok(Self {

@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_common::words::quoted;
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -71,6 +72,28 @@ impl ListenOptions {
         self.state.clone().unwrap_or_else(|| self.into.join(STATE_FOLDER))
     }
 
+    /// A line for cron that keeps the copy in step without a hub.
+    fn cron_line(&self) -> String {
+        let absolute = |path: &PathBuf| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            quoted(&path.to_string_lossy())
+        };
+        let delete = if self.sync.delete { " --delete" } else { "" };
+        let mut line = format!(
+            "resync-destination sync {} {} --incremental{delete} --quiet",
+            quoted(&self.source),
+            absolute(&self.into)
+        );
+        let set = self.set.as_deref().map(quoted);
+        let base = self.base.as_ref().map(|base| quoted(base.as_str()));
+        let state = self.state.as_ref().map(absolute);
+        for (flag, value) in [("--set", set), ("--base-url", base), ("--state", state)] {
+            line.extend(value.map(|value| format!(" {flag} {value}")));
+        }
+        // Cron ends a command at the first percent sign.
+        format!("*/10 * * * * {}", line.replace('%', r"\%"))
+    }
+
     /// Adopts only what becomes a copy now: who listens again with the same options must not take over what an earlier run left
     /// alone.
     fn adopting_once(mut self) -> Self {
@@ -111,12 +134,12 @@ pub enum ListenError {
         retry_may_help: bool,
     },
     /// The set has no framework channel.
-    #[error(
-        "the set {set} has no notification channel with a hub; run `resync-destination sync` from a timer instead"
-    )]
+    #[error("the set {set} has no notification channel with a hub; follow it from cron instead:\n  {cron}")]
     NoChannel {
         /// The set.
         set: String,
+        /// A line for cron that keeps the copy in step without a hub.
+        cron: String,
     },
     /// The directory cannot be used.
     #[error("cannot use the directory {}: {source}", directory.display())]
