@@ -12,6 +12,7 @@
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that are replaced whole, also in a crash;
+//! * [`origins`]: from where the files of a copy came;
 //! * [`lock`]: file locks, each held by one process at a time;
 //! * [`address`]: which addresses are public, and which are one client;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
@@ -58,6 +59,7 @@ pub mod lint;
 pub mod lock;
 pub mod misplaced;
 mod model;
+pub mod origins;
 pub mod package;
 pub mod rules;
 pub mod websub;

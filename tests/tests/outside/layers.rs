@@ -69,6 +69,7 @@ const CORE: Layers = Layers {
         "rules",
         "model",
         "durable",
+        "origins",
         "lock",
         "websub",
         "digest",
