@@ -102,9 +102,8 @@ impl Header {
     /// Where a document of the alpha draft leads: with `current` to the Change Set that is written now (ALPHA-020), with `prev` to the
     /// one before this (ALPHA-021). Such a link has two relations, and is read as two links with one target (MEM-003).
     pub fn change_set(&self, relation: &str) -> Option<&Link> {
-        let is_of_a_set = |href: &str| {
-            self.links.iter().any(|link| link.rel.as_str() == CHANGE_SET && link.href == href)
-        };
+        let is_of_a_set =
+            |href: &str| self.links.iter().any(|link| link.rel.as_str() == CHANGE_SET && link.href == href);
         self.links.iter().find(|link| link.rel.as_str() == relation && is_of_a_set(&link.href))
     }
 
