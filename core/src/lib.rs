@@ -15,6 +15,7 @@
 //! * [`origins`]: from where the files of a copy came;
 //! * [`lock`]: file locks, each held by one process at a time;
 //! * [`address`]: which addresses are public, and which are one client;
+//! * [`memento`]: the past of a resource (RFC 7089): dates, URIs and links of its versions, TimeMaps;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -57,6 +58,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+pub mod memento;
 pub mod misplaced;
 mod model;
 pub mod origins;

@@ -71,6 +71,7 @@ const CORE: Layers = Layers {
         "durable",
         "origins",
         "lock",
+        "memento",
         "websub",
         "digest",
         "datetime",
