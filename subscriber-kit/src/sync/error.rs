@@ -12,6 +12,24 @@ use super::ResourceError;
 use super::failure::Failure;
 use crate::fetch::FetchError;
 
+/// How a chain of alpha Change Sets ends before it leads to a known change (MEM-005).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChainEnd {
+    /// No set is named before its oldest one.
+    #[error("begins too late")]
+    Begin,
+    /// A set leads to one that was read already.
+    #[error("leads in a circle")]
+    Circle,
+    /// A set cannot be read.
+    #[error("has a set that cannot be read")]
+    Hole,
+    /// It has more sets than are read.
+    #[error("has more than 1000 sets")]
+    TooLong,
+}
+
 /// Why a synchronisation or audit could not be done at all; the local copy keeps all it has.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -83,6 +101,18 @@ pub enum SyncError {
         url: Box<Url>,
         /// When its changes begin.
         from: String,
+        /// Up to where the copy is in step.
+        since: String,
+    },
+    /// The Source's chain of Change Sets does not lead back to what this copy has seen (MEM-005).
+    #[error(
+        "the chain of Change Sets from {url} {end}, so changes since {since} may be missing; run `sync` without --incremental"
+    )]
+    BrokenChain {
+        /// The current set.
+        url: Box<Url>,
+        /// How the chain ends.
+        end: ChainEnd,
         /// Up to where the copy is in step.
         since: String,
     },
@@ -237,7 +267,8 @@ impl SyncError {
             | Self::OtherManifest { .. }
             | Self::Package { .. }
             | Self::PackageFormat { .. }
-            | Self::LostChanges { .. } => true,
+            | Self::LostChanges { .. }
+            | Self::BrokenChain { .. } => true,
             _ => false,
         }
     }

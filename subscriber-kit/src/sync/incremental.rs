@@ -42,7 +42,11 @@ impl Run<'_> {
         };
         let reached = match reached {
             Ok(reached) => reached,
-            Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
+            Err(
+                error @ (SyncError::LostChanges { .. }
+                | SyncError::BrokenChain { .. }
+                | SyncError::PackageFormat { .. }),
+            ) => {
                 tracing::warn!(%error, "the Change Lists have a gap; reading the Resource List");
                 return Ok(None);
             }

@@ -63,7 +63,7 @@ use url::{Origin, Url};
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
-pub use error::SyncError;
+pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub(crate) use files::download::blocking;
 pub use files::resource_error::ResourceError;

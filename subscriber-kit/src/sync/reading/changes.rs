@@ -1,6 +1,8 @@
 //! Reads the changes since a point from Change Lists or Change Dumps: through their index, across rotations, and from an archive
 //! if necessary (RS-190…RS-198).
 
+mod chain;
+
 use std::io::Seek as _;
 
 use resync_core::datetime::DateTime;
@@ -40,6 +42,9 @@ impl Changes<'_> {
             Err(error) => return Err(error),
         };
         let (fetched, document) = self.inspect(fetched).await?;
+        if document.is_chained() {
+            return Box::pin(self.chain(collector, point, &url, (fetched, document))).await;
+        }
         // There is another list now, or one that begins later.
         if document.is_index || document.from.is_none_or(|from| from > point.since) {
             return self.walk(collector, point.since, self.root).await;
@@ -79,6 +84,9 @@ impl Changes<'_> {
     /// From an index, or from the only list.
     async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
         let opened = self.open(root).await?;
+        if opened.1.is_chained() {
+            return Box::pin(self.chain(collector, &Point::at(since), root, opened)).await;
+        }
         Box::pin(self.walk_from(collector, since, root, opened)).await
     }
 

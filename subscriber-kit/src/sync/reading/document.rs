@@ -74,6 +74,9 @@ pub(crate) struct Document {
     pub(crate) index: Option<Url>,
     /// The archive of older documents.
     pub(crate) archives: Option<Url>,
+    /// In a chain of alpha Change Sets, the one that is written now, and the one before this (MEM-001).
+    pub(crate) current: Option<Url>,
+    pub(crate) prev: Option<Url>,
     /// The lists of an index or archive.
     pub(crate) parts: Vec<Part>,
     /// The packages of a dump.
@@ -134,6 +137,7 @@ impl Document {
 
     fn of(url: &Url, header: &Header) -> Self {
         let link = |relation| header.link(&relation).and_then(|link| led_to(url, &link.href));
+        let in_chain = |relation| header.change_set(relation).and_then(|link| led_to(url, &link.href));
         let metadata = &header.metadata;
         Self {
             url: url.clone(),
@@ -145,6 +149,8 @@ impl Document {
             until: metadata.until,
             index: link(Relation::Index),
             archives: link(Relation::Archives),
+            current: in_chain("current"),
+            prev: in_chain("prev"),
             parts: Vec::new(),
             packages: Vec::new(),
         }
@@ -153,6 +159,12 @@ impl Document {
     /// Whether it, or what it is the index of, is a dump.
     pub(crate) fn is_dump(&self) -> bool {
         matches!(self.capability, Some(Capability::ResourceDump | Capability::ChangeDump))
+    }
+
+    /// Whether it is an alpha Change Set of a chain: what it does not list may be in the sets before it (MEM-004).
+    pub(crate) fn is_chained(&self) -> bool {
+        let is_set = !self.is_index && self.capability == Some(Capability::ChangeList);
+        is_set && (self.current.is_some() || self.prev.is_some())
     }
 
     fn is_archive(&self) -> bool {

@@ -271,6 +271,8 @@ mod tests {
                 until: None,
                 index: None,
                 archives: None,
+                current: None,
+                prev: None,
                 parts: Vec::new(),
                 packages: Vec::new(),
             };
