@@ -16,6 +16,8 @@ use super::filter::{Filter, matches_type};
 use super::lists::Lists;
 use super::packages::{BitstreamPath, Manifest, Packages};
 use super::plan::{Draft, Line, Plan};
+use super::provenance::Provenance;
+use super::told::Told;
 use crate::fetch::{Fetched, led_to};
 use crate::sync::files::local::Facts;
 use crate::sync::files::patch::{PatchChains, PatchLink};
@@ -58,6 +60,8 @@ pub(crate) struct Collector {
     /// The package whose manifest is being read.
     package: Option<u32>,
     chains: PatchChains,
+    /// Takes the versions that changes tell of, if they are wanted.
+    told: Option<Arc<Told>>,
 }
 
 /// What a manifest lists.
@@ -122,7 +126,13 @@ impl Collector {
             packages: Packages::default(),
             package: None,
             chains: PatchChains::default(),
+            told: None,
         }
+    }
+
+    /// Hands the versions that changes tell of to `told`.
+    pub(crate) fn telling(self, told: Option<Arc<Told>>) -> Self {
+        Self { told, ..self }
     }
 
     /// After the last document.
@@ -253,8 +263,11 @@ impl Collector {
         match (placed, url) {
             (Ok(()), Ok(url)) if number != UNWANTED => {
                 let patches = self.chains.next(&url, &entry, self.package);
-                if let Some(package) = self.package.filter(|_| !patches.is_empty()) {
-                    self.packages.has_patches(package);
+                if let Some(told) = &self.told {
+                    told.take(&entry, &url, self.package)?;
+                }
+                if let Some(package) = self.package.filter(|_| !patches.is_empty() || self.told.is_some()) {
+                    self.packages.keep(package);
                 }
                 self.write(entry, url, patches, is_deleted)?;
             }
@@ -300,7 +313,7 @@ impl Collector {
         patches: Vec<PatchLink>,
         is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let bare = Line { is_deleted, ..Line::default() };
+        let bare = Line { is_deleted, provenance: Provenance::of(&entry, &url), ..Line::default() };
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {

@@ -12,4 +12,6 @@ pub(crate) mod notified;
 pub(crate) mod packages;
 pub(crate) mod path;
 pub(crate) mod plan;
+pub(crate) mod provenance;
 pub(crate) mod snapshot;
+pub(crate) mod told;

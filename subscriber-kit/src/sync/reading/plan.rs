@@ -11,6 +11,7 @@ use url::Url;
 
 use super::packages::BitstreamPath;
 use super::path::relative_path;
+use super::provenance::Provenance;
 use crate::sync::files::local::Facts;
 use crate::sync::files::patch::PatchLink;
 
@@ -53,6 +54,9 @@ pub(crate) struct Line {
     /// Patches from older versions, oldest first (RS-174).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) patches: Vec<PatchLink>,
+    /// What a Source that publishes the copy on says of it (RS-180, RS-183).
+    #[serde(default, skip_serializing_if = "Provenance::is_empty")]
+    pub(crate) provenance: Provenance,
     /// Whether it was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,
