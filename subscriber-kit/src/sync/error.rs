@@ -210,6 +210,18 @@ pub enum SyncError {
         /// The set that was given.
         found: String,
     },
+    /// Versions cannot be kept within the copy, nor a copy within its versions: each would be taken for the other.
+    #[error(
+        "versions cannot be kept in {}, since it is within the copy {} or has it within; give another directory",
+        versions.display(),
+        directory.display()
+    )]
+    MixedFolders {
+        /// The copy.
+        directory: PathBuf,
+        /// Where its versions should be.
+        versions: PathBuf,
+    },
     /// Another run works on the same copy.
     #[error("another resync-destination is using {}; wait until it is done", directory.display())]
     InUse {
@@ -236,7 +248,7 @@ impl SyncError {
     /// Whether the settings are wrong, so that the same fails again.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::EarlierFiles { .. } | Self::OtherSource { .. })
+        matches!(self, Self::EarlierFiles { .. } | Self::OtherSource { .. } | Self::MixedFolders { .. })
     }
 
     /// The pause that the Source asks for.

@@ -46,11 +46,13 @@ mod error;
 mod failure;
 mod files;
 mod incremental;
+mod mixed_folders;
 mod progress;
 mod reading;
 mod report;
 mod run;
 mod saved;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,14 +69,16 @@ pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub(crate) use files::download::blocking;
 pub use files::resource_error::ResourceError;
+pub(crate) use mixed_folders::refuse_mixed_folders;
 pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;
 pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
-pub use report::{Method, Report};
+pub use report::{Method, Report, VersionsReport};
 pub(crate) use saved::copied_source::CopiedSource;
 pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
+pub use versions::fetch_versions;
 
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
@@ -211,6 +215,11 @@ pub struct SyncOptions {
     /// Whether resources with a listed hash may be fetched from mirrors at other origins (RS-171), or else from the original
     /// (RS-180). Mirrors at the list's own origin are always used.
     pub foreign_mirrors: bool,
+    /// Keep each version that the Source's changes tell of, beside the copy in this directory: as `PATH/20240601120000`, and a deletion as
+    /// an empty `PATH/20240601120000.deleted` (MEM-070). Each is written once, and never changed or removed.
+    pub versions: Option<PathBuf>,
+    /// How many versions one run fetches; the next run continues (MEM-071).
+    pub max_versions: u64,
     /// How many resources are compared and fetched at the same time: at most 160 (48 except on Linux), and 64 of unknown length.
     pub parallel: usize,
     /// How often a request is retried.
@@ -246,6 +255,8 @@ impl Default for SyncOptions {
             prefer: Vec::new(),
             filter: Filter::default(),
             foreign_mirrors: false,
+            versions: None,
+            max_versions: 100_000,
             parallel: 8,
             retries: 2,
             retry_pause: Duration::from_millis(250),

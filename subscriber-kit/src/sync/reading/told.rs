@@ -3,10 +3,11 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Change, Entry, Relation};
+use resync_core::document::{Change, Entry, Link, Relation};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -28,6 +29,9 @@ pub(crate) struct ToldVersion {
     /// Its own URL (RS-178).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) memento: Option<String>,
+    /// Where versions of the resource are negotiated (RS-178).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timegate: Option<String>,
     /// Its bitstream in a package of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packed: Option<BitstreamPath>,
@@ -56,15 +60,18 @@ impl ToldVersion {
                 facts.hashes = link.hash.clone();
             }
         }
-        let memento = link.and_then(|link| led_to(url, &link.href));
-        let memento = memento.filter(|memento| matches!(memento.scheme(), "http" | "https"));
+        let target = |link: Option<&Link>| {
+            let target = link.and_then(|link| led_to(url, &link.href));
+            target.filter(|target| matches!(target.scheme(), "http" | "https")).map(String::from)
+        };
         let path = metadata.and_then(|metadata| metadata.path.clone());
         Some(Self {
             loc: entry.loc.clone(),
             url: url.to_string(),
             at,
             facts,
-            memento: memento.map(String::from),
+            memento: target(link),
+            timegate: target(entry.link(&Relation::TimeGate)),
             packed: package.zip(path).map(|(package, path)| BitstreamPath { package, path }),
             is_deleted,
             tries: 0,
@@ -123,12 +130,22 @@ impl Told {
     }
 }
 
-/// Versions in a file, a line each. A line that cannot be read, such as one that was cut off, is left out.
-pub(crate) struct VersionLines(io::Lines<BufReader<File>>);
+/// Versions in files, a line each. A line that cannot be read, such as one that was cut off, is left out.
+pub(crate) struct VersionLines {
+    current: Option<io::Lines<BufReader<File>>>,
+    /// Opened one by one, since there may be more than a process can have open.
+    next: std::vec::IntoIter<PathBuf>,
+}
 
 impl VersionLines {
+    /// Those of one file.
     pub(crate) fn of(file: File) -> Self {
-        Self(BufReader::new(file).lines())
+        Self { current: Some(BufReader::new(file).lines()), next: Vec::new().into_iter() }
+    }
+
+    /// Those of several files.
+    pub(crate) fn of_all(files: Vec<PathBuf>) -> Self {
+        Self { current: None, next: files.into_iter() }
     }
 }
 
@@ -137,12 +154,16 @@ impl Iterator for VersionLines {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.0.next()? {
-                Ok(line) => match serde_json::from_str(&line) {
+            match self.current.as_mut().and_then(Iterator::next) {
+                Some(Ok(line)) => match serde_json::from_str(&line) {
                     Ok(version) => return Some(Ok(version)),
                     Err(error) => tracing::info!(%error, "cannot read a line about a version"),
                 },
-                Err(error) => return Some(Err(error)),
+                Some(Err(error)) => return Some(Err(error)),
+                None => match File::open(self.next.next()?) {
+                    Ok(file) => self.current = Some(BufReader::new(file).lines()),
+                    Err(error) => return Some(Err(error)),
+                },
             }
         }
     }
@@ -160,7 +181,7 @@ pub(crate) fn write_version(out: &mut impl io::Write, version: &ToldVersion) -> 
 mod tests {
     use super::*;
     use resync_core::digest::{Algorithm, Digest, Hashes};
-    use resync_core::document::{Link, Metadata};
+    use resync_core::document::Metadata;
 
     fn told(entries: &[Entry]) -> (Vec<ToldVersion>, u64) {
         let told = Told::new(tempfile::tempfile().unwrap(), 4_000);
