@@ -15,13 +15,14 @@ use super::chain::{Chain, Continuation};
 use super::local_copy::LocalCopy;
 use super::looks::Looks;
 use super::retry_schedule::{Remaining, RetrySchedule};
+use super::version_fetching::VersionFetching;
 use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
 use crate::state::StateError;
 use crate::subscribe::{Subscriber, keep_channels};
-use crate::sync::{Depth, Report, SyncError, VersionsReport};
+use crate::sync::{Depth, Report, SyncError};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
 /// How long the first synchronisation waits for the subscription, so that no second one is needed after it.
@@ -36,9 +37,6 @@ const MAX_WAITING: usize = 4096;
 
 /// A running synchronisation. It returns the copy.
 type Running = Pin<Box<dyn Future<Output = (LocalCopy, Result<Report, SyncError>)> + Send>>;
-
-/// Versions that are being fetched.
-type Fetching = Pin<Box<dyn Future<Output = Option<Box<VersionsReport>>> + Send>>;
 
 /// After how many synchronisations with temporary failures a notification counts as handled. It must not wait for ever because of
 /// a resource that keeps failing.
@@ -75,10 +73,7 @@ pub(super) struct Keeper {
     /// Handled notifications that wait for the hook.
     hooks: HookQueue<Receipt>,
     running: Option<Running>,
-    /// The copy never waits for it.
-    fetching: Option<Fetching>,
-    /// Whether there may be more to fetch than the running one knows.
-    fetch_again: bool,
+    versions: VersionFetching,
     retry_schedule: RetrySchedule,
     looks: Looks,
     /// When the lease of each topic ends.
@@ -122,8 +117,7 @@ impl Keeper {
             handled: Vec::new(),
             hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
-            fetching: None,
-            fetch_again: false,
+            versions: VersionFetching::default(),
             retry_schedule: RetrySchedule::default(),
             looks: Looks::default(),
             active_until: HashMap::new(),
@@ -158,7 +152,7 @@ impl Keeper {
                     self.discovered(copy).await;
                     self.synchronised(result).await;
                 }
-                fetched = ended(&mut self.fetching) => self.fetched(fetched),
+                report = self.versions.next() => self.events.send(ListenEvent::VersionsFetched(report)),
                 result = self.hooks.next() => self.hook_finished(result).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
@@ -333,7 +327,7 @@ impl Keeper {
                     self.schedule(depth, pause);
                 }
                 self.handled(report.retry_may_help).await;
-                self.fetch_versions();
+                self.versions.begin(&self.copy);
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 self.events.send(ListenEvent::Synchronised(Box::new(report)));
@@ -344,26 +338,6 @@ impl Keeper {
                 self.schedule(self.running_depth, retry_in);
                 self.events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
             }
-        }
-    }
-
-    /// Fetches versions that wait, if any are kept, after those that are being fetched.
-    fn fetch_versions(&mut self) {
-        self.fetch_again = self.fetching.is_some();
-        if !self.fetch_again {
-            let copy = self.copy.clone();
-            self.fetching = Some(Box::pin(async move { copy.fetch_versions().await }));
-        }
-    }
-
-    fn fetched(&mut self, fetched: Option<Box<VersionsReport>>) {
-        self.fetching = None;
-        let is_news = |report: &VersionsReport| report.kept > 0 || !report.is_complete();
-        if let Some(report) = fetched.filter(|report| is_news(report)) {
-            self.events.send(ListenEvent::VersionsFetched(report));
-        }
-        if self.fetch_again {
-            self.fetch_versions();
         }
     }
 

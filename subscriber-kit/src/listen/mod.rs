@@ -9,6 +9,7 @@ mod keeper;
 mod local_copy;
 mod looks;
 mod retry_schedule;
+mod version_fetching;
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
