@@ -14,6 +14,7 @@
 //! * [`durable`]: files that are replaced whole, also in a crash;
 //! * [`lock`]: file locks, each held by one process at a time;
 //! * [`address`]: which addresses are public, and which are one client;
+//! * [`memento`]: the past of a resource (RFC 7089): dates, URIs and links of its versions, TimeMaps;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -56,6 +57,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+pub mod memento;
 pub mod misplaced;
 mod model;
 pub mod package;

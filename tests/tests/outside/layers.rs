@@ -70,6 +70,7 @@ const CORE: Layers = Layers {
         "model",
         "durable",
         "lock",
+        "memento",
         "websub",
         "digest",
         "datetime",
