@@ -12,7 +12,7 @@ use resync_common::completions::{Completions, Man};
 use resync_common::habits::{GLOBAL, habitual, with_variables};
 use resync_common::values::{address, duration, duration_or_zero, size};
 use resync_common::words::counted;
-use resync_core::datetime::DateTime;
+use resync_core::datetime::{DateTime, DateTimeError};
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
 use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions};
@@ -28,7 +28,7 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since, --adopt, --switch-source and --dry-run is also a key of the configuration file (see `config
+/// Every flag but --since, --at, --adopt, --switch-source and --dry-run is also a key of the configuration file (see `config
 /// print`), and an environment variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
@@ -68,7 +68,7 @@ pub(crate) fn command() -> clap::Command {
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
 /// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
 /// With `dry_run` there, no run would do anything.
-pub(crate) const ONE_RUN: [&str; 4] = ["since", "adopt", "switch_source", "dry_run"];
+pub(crate) const ONE_RUN: [&str; 5] = ["since", "at", "adopt", "switch_source", "dry_run"];
 
 /// Whether this flag needs no value.
 pub(crate) fn is_switch(arg: &Arg) -> bool {
@@ -101,6 +101,12 @@ pub(crate) enum Command {
         /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
         #[arg(long = "since", value_name = "TIME")]
         from: Option<DateTime>,
+        /// Copy what the Source had at this time, such as 2026-03-01, to a DIR that stays so; what cannot be had as it was is named
+        #[arg(long, value_name = "TIME", value_parser = past)]
+        at: Option<DateTime>,
+        /// For --at: also ask this archive for past states; the URI of a resource is added to its URL, of whatever origin it is
+        #[arg(long, value_name = "URL", value_parser = http_url)]
+        timegate: Option<Url>,
         /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
         #[arg(long)]
         switch_source: bool,
@@ -112,7 +118,13 @@ pub(crate) enum Command {
         list: bool,
     },
     /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven; 3 if it cannot be checked)
-    Audit(Copy),
+    Audit {
+        #[command(flatten)]
+        copy: Copy,
+        /// Compare DIR with what the Source had at this time, as `sync --at` does
+        #[arg(long, value_name = "TIME", value_parser = past)]
+        at: Option<DateTime>,
+    },
     /// Forward the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
     /// Keep a directory in step: subscribe, and synchronise on every notification
@@ -517,6 +529,17 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
+/// A time that is not in the future.
+fn past(text: &str) -> Result<DateTime, String> {
+    let time: DateTime = text.parse().map_err(|error: DateTimeError| error.to_string())?;
+    if time > DateTime::now() {
+        return Err(
+            "it is in the future: give a time that has passed, such as 2026-03-01T00:00:00Z".to_owned()
+        );
+    }
+    Ok(time)
+}
+
 /// How many at the same time.
 fn at_once(text: &str) -> Result<u16, String> {
     let number = text.parse::<u16>().ok().filter(|number| (1..=256).contains(number));
@@ -566,7 +589,7 @@ mod tests {
             for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                let lasts = !["since", "adopt", "switch_source", "dry_run"].contains(&&*name(argument));
+                let lasts = !["since", "at", "adopt", "switch_source", "dry_run"].contains(&&*name(argument));
                 assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }
@@ -650,6 +673,21 @@ mod tests {
         }
         assert!(lease("soon").is_err_and(|said| said.contains("for example 90s")));
         assert_eq!(lease("1s"), Ok(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn mem064_a_moment_of_the_past_has_a_zone_and_a_day_means_its_first_instant() {
+        assert_eq!(past("2026-03-01"), "2026-03-01T00:00:00Z".parse().map_err(|_| String::new()));
+        assert_eq!(past("2026-03-01T01:00+01:00"), past("2026-03-01"));
+        assert!(past("2026-03-01T00:00:00").is_err_and(|said| said.contains("no zone")));
+        assert!(past("9999-01-01").is_err_and(|said| said.contains("in the future")));
+        let parse = |line: &str| command().try_get_matches_from(line.split(' '));
+        for wrong in ["9999-01-01", "2026-03-01T00:00:00", "yesterday"] {
+            for line in ["resync-destination sync u d --at", "resync-destination audit u d --at"] {
+                let error = parse(&format!("{line} {wrong}")).unwrap_err();
+                assert_eq!(error.exit_code(), 2, "{error}");
+            }
+        }
     }
 
     #[test]

@@ -286,11 +286,14 @@ pub(crate) fn report(report: &Report) -> String {
         (None, Method::Incremental) => counted(*resources, "changed resource", "changed resources"),
         (in_copy, _) => counted(in_copy.unwrap_or(*resources), "resource", "resources"),
     };
+    let all = as_of(all, report.at);
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {all} {done}")
     } else if failed + not_deleted == 0 && report.unproven.is_some() {
         format!("unproven: {all} {done}")
+    } else if report.at.is_some() && report.unproven.is_some() {
+        format!("unproven: {failed} of {all} failed{stuck} {done}")
     } else {
         format!("not in step: {failed} of {all} failed{stuck} {done}")
     }];
@@ -303,6 +306,14 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.extend(gaps(&report.gaps));
     lines.join("\n")
+}
+
+/// What there was at a moment, or is.
+fn as_of(text: String, moment: Option<DateTime>) -> String {
+    match moment {
+        Some(moment) => format!("{text} as of {moment}"),
+        None => text,
+    }
 }
 
 /// Behind the report of a dry run with `--delete`.
@@ -356,7 +367,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     let mut lines = vec![format!(
         "{verdict}: {} ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, {failed} failed, \
          {unverifiable} unverifiable), {}",
-        counted(*resources, "resource", "resources"),
+        as_of(counted(*resources, "resource", "resources"), report.at),
         counted(*extra, "extra file", "extra files"),
     )];
     lines.extend(failures(&report.findings, &report.causes, missing + report.different + failed));
@@ -494,6 +505,19 @@ mod tests {
         assert!(report(&changes).starts_with("not in step: 1 of 30 resources failed "));
         (changes.failed, changes.in_copy) = (0, None);
         assert_eq!(report(&changes), "in step: 1 changed resource (0 created, 1 updated, 0 deleted)");
+    }
+
+    #[test]
+    fn mem062_what_cannot_be_had_as_it_was_leaves_a_copy_of_the_past_unproven() {
+        let mut past = Report::default();
+        (past.at, past.resources) = ("2026-03-01".parse().ok(), 3);
+        assert_eq!(
+            report(&past),
+            "in step: 3 resources as of 2026-03-01T00:00:00Z (0 created, 0 updated, 0 deleted)"
+        );
+        (past.failed, past.unproven) = (1, Some("1 resource cannot be had".to_owned()));
+        let said = report(&past);
+        assert!(said.starts_with("unproven: 1 of 3 resources as of 2026-03-01T00:00:00Z failed "), "{said}");
     }
 
     #[test]

@@ -282,8 +282,7 @@ impl Client {
             return Ok(Answer::new(url, response, start, permit, &self.options));
         }
         let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
-        let error =
-            FetchError::Status { url: url.clone(), status: response.status().as_u16(), retry_after };
+        let error = FetchError::Status { url: url.clone(), status: response.status().as_u16(), retry_after };
         if let Some(rest) = error.retry_after() {
             self.host_limits.pause(&url, rest);
         }

@@ -87,7 +87,7 @@ impl Run<'_> {
     }
 
     /// Removes files that no list names.
-    async fn remove_unlisted(
+    pub(super) async fn remove_unlisted(
         &self,
         file_map: Arc<FileMap>,
         report: &mut Report,
@@ -125,7 +125,11 @@ impl Run<'_> {
 }
 
 /// Why nothing may be deleted, if so: any file may belong to an entry without a path.
-fn deletion_obstacle(consistency: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
+pub(super) fn deletion_obstacle(
+    consistency: &Consistency,
+    failed: u64,
+    options: &SyncOptions,
+) -> Option<String> {
     if !options.delete {
         return None;
     }

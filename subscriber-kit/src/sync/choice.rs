@@ -70,7 +70,10 @@ pub(crate) async fn synchronise_with_notified(
     let max = options.max_run_time;
     let synchronising = async {
         let run = Run::open(client, offer, target, options, notified).await?;
-        run.synchronise(depth).await
+        match options.at {
+            Some(moment) => Box::pin(run.at(moment)).await,
+            None => run.synchronise(depth).await,
+        }
     };
     let ended = tokio::time::timeout(max, Box::pin(synchronising)).await;
     ended.unwrap_or(Err(SyncError::TooLong { max })).map_err(|error| error.within(&target.directory))

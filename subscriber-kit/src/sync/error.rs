@@ -92,6 +92,41 @@ pub enum SyncError {
         /// The given time.
         from: String,
     },
+    /// There is no copy of the future.
+    #[error("--at {moment} is in the future; give a time that has passed")]
+    MomentInFuture {
+        /// The given time.
+        moment: String,
+    },
+    /// The Source's lists do not show what it had at a past moment (MEM-061).
+    #[error(
+        "the lists of the Source do not show what it had at {moment}, so nothing was written; {}",
+        oldest.as_ref().map_or_else(
+            || "they show it of no moment".to_owned(),
+            |oldest| format!("the oldest moment that can be copied is {oldest}"),
+        )
+    )]
+    OutOfReach {
+        /// The given time.
+        moment: String,
+        /// The oldest time that the lists show.
+        oldest: Option<String>,
+    },
+    /// The directory is a copy of another moment, or of the present (MEM-063).
+    #[error(
+        "{} is a copy of the Source as {}, not as {}, so nothing was done; give another directory",
+        directory.display(),
+        as_of(known.as_ref()),
+        as_of(wanted.as_ref())
+    )]
+    OtherMoment {
+        /// The directory.
+        directory: PathBuf,
+        /// The moment that it is a copy of; `None` for the present.
+        known: Option<String>,
+        /// The moment that was given.
+        wanted: Option<String>,
+    },
     /// The Source no longer lists changes that this copy has not seen (RS-197).
     #[error(
         "{url} lists changes since {from}, but this copy needs those since {since}; run `sync` without --incremental"
@@ -233,6 +268,10 @@ pub enum SyncError {
     Directory(#[from] std::io::Error),
 }
 
+fn as_of(moment: Option<&String>) -> String {
+    moment.map_or_else(|| "it is".to_owned(), |moment| format!("it was at {moment}"))
+}
+
 impl SyncError {
     /// Says which directory cannot be used.
     pub(super) fn within(self, directory: &Path) -> Self {
@@ -248,7 +287,13 @@ impl SyncError {
     /// Whether the settings are wrong, so that the same fails again.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::EarlierFiles { .. } | Self::OtherSource { .. } | Self::MixedFolders { .. })
+        matches!(
+            self,
+            Self::EarlierFiles { .. }
+                | Self::OtherSource { .. }
+                | Self::OtherMoment { .. }
+                | Self::MixedFolders { .. }
+        )
     }
 
     /// The pause that the Source asks for.

@@ -4,6 +4,7 @@
 //! interrupted run is simply run again.
 //!
 //! ```
+//! use resync_core::datetime::DateTime;
 //! use resync_subscriber_kit::discover::discover;
 //! use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 //! use resync_subscriber_kit::sync::{Depth, Method, Offer, SyncOptions, Target, Verdict, audit, synchronise};
@@ -35,10 +36,19 @@
 //! # build(&settings, &out)?;
 //! let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await?;
 //! assert_eq!((report.method, report.updated), (Method::Incremental, 1));
+//!
+//! // A copy of one moment, in a directory of its own, that no later change reaches.
+//! # let past = place.path().join("past");
+//! let (moment, past) = (DateTime::now(), Target::open(&past, url.parse()?)?);
+//! let options = SyncOptions { at: Some(moment), ..SyncOptions::default() };
+//! let report = synchronise(&client, &offer, &past, &options, Depth::Full).await?;
+//! assert_eq!((report.at, report.created), (Some(moment), 1));
+//! assert_eq!(audit(&client, &offer, &past, &options).await?.verdict, Verdict::InStep);
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod at;
 mod audit;
 mod baseline;
 mod choice;
@@ -83,7 +93,7 @@ pub use versions::fetch_versions;
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
 use crate::discover::Set;
-use crate::fetch::is_moved;
+use crate::fetch::{Follow, is_moved};
 
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,6 +159,15 @@ pub enum Authority {
 }
 
 impl Authority {
+    /// Where redirects of a resource may lead that this list names.
+    pub(crate) fn follow<'f>(&'f self, list: &'f Url) -> Follow<'f> {
+        match self {
+            Self::SameOrigin => Follow::Home,
+            Self::Origins(others) => Follow::Among(others, list),
+            Self::Any => Follow::Anywhere,
+        }
+    }
+
     /// Whether a list of the origin `home` may lead to `url`.
     pub(crate) fn allows(&self, url: &Url, home: &Origin) -> bool {
         let origin = url.origin();
@@ -199,6 +218,13 @@ pub struct SyncOptions {
     /// Handle the changes since this time (RS-191), when the copy was in step except for known failures. It must not be in
     /// the future. Counts for [`Depth::Changes`].
     pub from: Option<DateTime>,
+    /// Copy the state that the Source was in at this moment, which must not be in the future. The directory belongs to that moment: runs
+    /// for another one, or for the present, refuse it. Any [`Depth`] does the same, and [`SyncOptions::prefer`] counts for nothing. What
+    /// cannot be had as it was is a failure.
+    pub at: Option<DateTime>,
+    /// For [`SyncOptions::at`]: an archive that is asked for past states that neither the lists nor the Source lead to (RFC 7089). It is
+    /// the URL to which the URI of a resource is added, and may be of any origin.
+    pub timegate: Option<Url>,
     /// Progress of the run.
     pub progress: Progress,
     /// Whose resources may be fetched.
@@ -248,6 +274,8 @@ impl Default for SyncOptions {
             switch_source: false,
             dry_run: false,
             from: None,
+            at: None,
+            timegate: None,
             progress: Progress::default(),
             authority: Authority::default(),
             baseline: BaselineFrom::default(),

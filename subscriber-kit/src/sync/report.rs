@@ -12,6 +12,7 @@ use super::failure::{Cause, FAILURES_KEPT, Failure, FailureKind, add, joined};
 use super::progress::{Outcome, Progress};
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::saved::copy_state::Retry;
+use crate::text;
 
 /// What a synchronisation went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +54,12 @@ pub struct Report {
     pub retry_may_help: bool,
     /// Why no unlisted file was deleted although that was requested (RS-201). Deletions in a Change List were done.
     pub deletion_skipped: Option<String>,
-    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197).
+    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197), or a copy of the past is not proven
+    /// to be one.
     pub unproven: Option<String>,
+    /// For a copy of the past: of when it is (MEM-063).
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::option")]
+    pub at: Option<DateTime>,
     /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
     pub gaps: Box<GapHistory>,
     /// Files that were here before the copy and are not as the Source lists them. They stay until they are

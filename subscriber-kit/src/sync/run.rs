@@ -46,7 +46,7 @@ impl<'s> Run<'s> {
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let scope = Scope::of(offer, list, target, options);
-        let source = CopiedSource::of(offer);
+        let source = CopiedSource::of(offer).at(options.at);
         let (opening, choices, given) = (target.clone(), options.clone(), source.clone());
         let (folder, earlier) = blocking(move || {
             refuse_mixed_folders(&opening.directory, choices.versions.as_deref())?;

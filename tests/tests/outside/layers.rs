@@ -137,6 +137,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
         "sync",
         "notification",
         "discover",
+        "memento",
         "fetch",
         "timing",
         "space",

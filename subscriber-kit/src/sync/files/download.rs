@@ -14,8 +14,8 @@ use super::folder::Staging;
 use super::local::Facts;
 use super::resource_error::ResourceError;
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
+use crate::sync::SyncOptions;
 use crate::sync::saved::cache::SentVersion;
-use crate::sync::{Authority, SyncOptions};
 
 /// A download of one resource.
 pub(crate) struct Transfer<'s> {
@@ -70,11 +70,7 @@ impl Transfer<'_> {
     /// Fetches from the Source. Retries while it is unreachable, continuing where the last try was cut off; and once if the bytes
     /// differ from the list.
     async fn at_source(&self) -> Result<Received, ResourceError> {
-        let follow = match &self.options.authority {
-            Authority::SameOrigin => Follow::Home,
-            Authority::Origins(others) => Follow::Among(others, self.list),
-            Authority::Any => Follow::Anywhere,
-        };
+        let follow = self.options.authority.follow(self.list);
         let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
         let mut mismatched = false;
         let mut part = None;
@@ -96,6 +92,12 @@ impl Transfer<'_> {
                 result => return result,
             }
         }
+    }
+
+    /// Reads the body of an answer, and checks it.
+    pub(crate) async fn receive(&self, answer: Answer) -> Result<Received, ResourceError> {
+        let url = answer.url.clone();
+        self.once(&url, answer, &mut None).await
     }
 
     async fn in_time(

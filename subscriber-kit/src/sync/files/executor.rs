@@ -14,6 +14,7 @@ use super::download::{Transfer, blocking};
 use super::dump::Filled;
 use super::folder::CopyFolder;
 use super::local::{self, FileState};
+use super::past::Past;
 use super::place::Placer;
 use super::run_outcome::{Evidence, RunOutcome};
 use crate::sync::progress::Outcome;
@@ -46,6 +47,8 @@ pub(crate) struct Executor<'s> {
     pub(crate) patched: AtomicU64,
     /// From where the files come.
     pub(crate) origins: Mutex<OriginRecord>,
+    /// For a copy of the past.
+    pub(crate) past: Option<Past<'s>>,
 }
 
 /// The result of one line of the plan.
@@ -135,6 +138,7 @@ impl<'s> Executor<'s> {
             packages: tokio::sync::Mutex::default(),
             patched: AtomicU64::new(0),
             origins: Mutex::default(),
+            past: None,
         }
     }
 
@@ -380,7 +384,11 @@ impl<'s> Executor<'s> {
             unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
             ..self.lists.transfer(url, &line.facts)
         };
-        let received = match transfer.run().await {
+        let received = match &self.past {
+            Some(past) => Box::pin(past.receive(planned, relative, &transfer)).await,
+            None => transfer.run().await,
+        };
+        let received = match received {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
                 let local::Comparison { known, hashed, .. } = comparison;
                 return Ok(Compared::Finished(FileResult { outcome: Outcome::Unchanged, known, hashed }));

@@ -17,6 +17,21 @@ use crate::fetch::{FetchError, Fetched};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;
 
+/// A time whose changes are all listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: DateTime,
+    /// `None` if it lasts until now.
+    pub(crate) until: Option<DateTime>,
+}
+
+impl Span {
+    /// Whether a later span continues this one without a gap.
+    pub(crate) fn is_continued_by(self, next: Self) -> bool {
+        self.until.is_none_or(|until| gap_between((until, next.from)).is_none())
+    }
+}
+
 /// A Source's changes.
 pub(crate) struct Changes<'s> {
     pub(crate) lists: &'s Lists<'s>,
@@ -61,6 +76,25 @@ impl Changes<'_> {
                 Box::pin(self.walk_from(reader.collector, since, root, opened)).await
             }
         }
+    }
+
+    /// The spans of time whose changes are listed, also in the archive, oldest first.
+    pub(crate) async fn spans(&self) -> Result<Vec<Span>, SyncError> {
+        let (_, document) = self.open(self.root).await?;
+        let mut archive = Archive { place: document.archives.clone(), parts: None };
+        let of_part = |part: &Part| Some(Span { from: part.from?, until: part.until });
+        let mut spans: Vec<Span> = self.archived(&mut archive).await?.iter().filter_map(of_part).collect();
+        if !document.is_index {
+            spans.extend(document.span());
+        }
+        for part in &document.parts {
+            match of_part(part) {
+                Some(span) => spans.push(span),
+                None => spans.extend(self.open(&part.url).await?.1.span()),
+            }
+        }
+        spans.sort_by_key(|span| span.from);
+        Ok(spans)
     }
 
     /// The index of a closed list, or the root if that cannot be read.
@@ -229,6 +263,11 @@ impl Changes<'_> {
 }
 
 impl Document {
+    /// The span of its changes.
+    fn span(&self) -> Option<Span> {
+        Some(Span { from: self.from?, until: self.until })
+    }
+
     /// The first gap after `since`.
     fn gap_after(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {

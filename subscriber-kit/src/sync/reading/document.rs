@@ -36,12 +36,15 @@ pub(crate) enum Expected {
     ResourceDump,
     /// A Change List, a Change Dump, or an archive of them.
     Changes,
+    /// An archive of Resource Lists or Resource Dumps.
+    ResourceArchive,
 }
 
 impl Expected {
     fn includes(self, found: Option<&Capability>) -> bool {
         use Capability::{
-            ChangeDump, ChangeDumpArchive, ChangeList, ChangeListArchive, ResourceDump, ResourceList,
+            ChangeDump, ChangeDumpArchive, ChangeList, ChangeListArchive, ResourceDump, ResourceDumpArchive,
+            ResourceList, ResourceListArchive,
         };
         match self {
             Self::Resources => matches!(found, None | Some(ResourceList | ResourceDump)),
@@ -49,6 +52,7 @@ impl Expected {
             Self::Changes => {
                 matches!(found, Some(ChangeList | ChangeDump | ChangeListArchive | ChangeDumpArchive))
             }
+            Self::ResourceArchive => matches!(found, Some(ResourceListArchive | ResourceDumpArchive)),
         }
     }
 
@@ -57,6 +61,7 @@ impl Expected {
             Self::Resources => "Resource List",
             Self::ResourceDump => "Resource Dump",
             Self::Changes => "Change List or Change Dump",
+            Self::ResourceArchive => "Resource List Archive",
         }
     }
 }
@@ -168,7 +173,11 @@ impl Document {
     }
 
     fn is_archive(&self) -> bool {
-        matches!(self.capability, Some(Capability::ChangeListArchive | Capability::ChangeDumpArchive))
+        use Capability::{ChangeDumpArchive, ChangeListArchive, ResourceDumpArchive, ResourceListArchive};
+        matches!(
+            self.capability,
+            Some(ChangeListArchive | ChangeDumpArchive | ResourceListArchive | ResourceDumpArchive)
+        )
     }
 
     /// The URLs that it names and that are kept in memory.
