@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Change, Entry, Link, Relation};
+use resync_core::document::{Change, Entry, Relation};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::packages::BitstreamPath;
-use crate::fetch::led_to;
+use crate::memento::VersionLinks;
 use crate::sync::files::local::Facts;
 use crate::text;
 
@@ -26,12 +26,9 @@ pub(crate) struct ToldVersion {
     #[serde(with = "text")]
     pub(crate) at: DateTime,
     pub(crate) facts: Facts,
-    /// Its own URL (RS-178).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) memento: Option<String>,
-    /// Where versions of the resource are negotiated (RS-178).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) timegate: Option<String>,
+    /// Where it is (RS-178).
+    #[serde(default, skip_serializing_if = "VersionLinks::is_empty")]
+    pub(crate) links: VersionLinks,
     /// Its bitstream in a package of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packed: Option<BitstreamPath>,
@@ -60,18 +57,13 @@ impl ToldVersion {
                 facts.hashes = link.hash.clone();
             }
         }
-        let target = |link: Option<&Link>| {
-            let target = link.and_then(|link| led_to(url, &link.href));
-            target.filter(|target| matches!(target.scheme(), "http" | "https")).map(String::from)
-        };
         let path = metadata.and_then(|metadata| metadata.path.clone());
         Some(Self {
             loc: entry.loc.clone(),
             url: url.to_string(),
             at,
             facts,
-            memento: target(link),
-            timegate: target(entry.link(&Relation::TimeGate)),
+            links: VersionLinks::of(entry, url),
             packed: package.zip(path).map(|(package, path)| BitstreamPath { package, path }),
             is_deleted,
             tries: 0,
@@ -181,7 +173,7 @@ pub(crate) fn write_version(out: &mut impl io::Write, version: &ToldVersion) -> 
 mod tests {
     use super::*;
     use resync_core::digest::{Algorithm, Digest, Hashes};
-    use resync_core::document::Metadata;
+    use resync_core::document::{Link, Metadata};
 
     fn told(entries: &[Entry]) -> (Vec<ToldVersion>, u64) {
         let told = Told::new(tempfile::tempfile().unwrap(), 4_000);
@@ -209,8 +201,8 @@ mod tests {
             told(&[entry(Change::Created, Some("2026-11-20T10:00:00Z")), updated, gone]);
         assert_eq!(left_out, 0);
         let [first, second, third] = versions.as_slice() else { panic!("{versions:?}") };
-        assert_eq!((first.at.to_string().as_str(), &first.memento), ("2026-11-20T10:00:00Z", &None));
-        assert_eq!(second.memento.as_deref(), Some("http://a.example/v/2"));
+        assert_eq!((first.at.to_string().as_str(), &first.links.memento), ("2026-11-20T10:00:00Z", &None));
+        assert_eq!(second.links.memento.as_deref(), Some("http://a.example/v/2"));
         assert_eq!((second.facts.length, &second.facts.hashes), (Some(3), &hashes), "as the link says");
         assert!(third.is_deleted && !second.is_deleted);
     }

@@ -14,9 +14,11 @@ use super::local::{Local, LocalVersions};
 use super::queue::Queue;
 use super::store::VersionStore;
 use crate::fetch::Client;
+use crate::memento::{Lifetime, MementoError, VersionLinks};
 use crate::sync::failure::{Failure, FailureKind};
 use crate::sync::files::content::Space;
-use crate::sync::files::download::blocking;
+use crate::sync::files::download::{Received, blocking};
+use crate::sync::files::memento::{Mementos, Wanted};
 use crate::sync::reading::lists::Lists;
 use crate::sync::reading::told::{ToldVersion, VersionLines};
 use crate::sync::report::VersionsReport;
@@ -39,7 +41,7 @@ pub async fn fetch_versions(
     target: &Target,
     options: &SyncOptions,
 ) -> Option<Box<VersionsReport>> {
-    let directory = options.versions.clone().filter(|_| !options.dry_run)?;
+    let directory = options.versions.clone().filter(|_| !options.dry_run && options.at.is_none())?;
     let queue = Queue::of(target.directory());
     let looking = queue.clone();
     let found = blocking(move || {
@@ -129,17 +131,46 @@ impl Fetching<'_> {
         (version, result)
     }
 
+    /// What the list proves by a digest needs no more proof. Anything else has to be negotiated.
+    async fn received(&self, version: &ToldVersion) -> Result<Received, ResourceError> {
+        let Lists { options, list, .. } = &self.lists;
+        let mut links = version.links.clone();
+        let why = match version.proven_place() {
+            Some(place) if !options.authority.allows(&place, &list.origin()) => {
+                ResourceError::OtherOrigin { list: list.origin().ascii_serialization() }
+            }
+            Some(place) => match self.lists.transfer(&place, &version.facts).run().await {
+                // An archive may have it in another form.
+                Err(error) if error.is_mismatch() => error,
+                Err(error) if error.is_not_there() => {
+                    links = links.of_an_older_version();
+                    error
+                }
+                result => return result,
+            },
+            None => MementoError::NoTimeGate.into(),
+        };
+        if links.is_empty() && options.timegate.is_none() {
+            return Err(why);
+        }
+        let original = Url::parse(&version.url).map_err(PathError::Uri)?;
+        let wanted = Wanted {
+            original: &original,
+            at: version.at,
+            lifetime: version.lifetime(),
+            facts: &version.facts,
+            links: &links,
+        };
+        let mementos = Mementos::new(&self.lists, options.timegate.as_ref());
+        Ok(Box::pin(mementos.get(&wanted)).await?.into_received())
+    }
+
     async fn try_fetch(&self, version: &ToldVersion) -> Result<bool, ResourceError> {
         let (local, store, wanted) = (Arc::clone(&self.local), Arc::clone(&self.store), version.clone());
         if let Local::Kept(is_new) = blocking(move || local.keep(&store, &wanted)).await? {
             return Ok(is_new);
         }
-        let url = Url::parse(version.place()).map_err(PathError::Uri)?;
-        let Lists { options, list, .. } = &self.lists;
-        if !options.authority.allows(&url, &list.origin()) {
-            return Err(ResourceError::OtherOrigin { list: list.origin().ascii_serialization() });
-        }
-        let received = self.lists.transfer(&url, &version.facts).run().await?;
+        let received = self.received(version).await?;
         let (store, wanted) = (Arc::clone(&self.store), version.clone());
         blocking(move || {
             let staging = store.staging();
@@ -151,16 +182,39 @@ impl Fetching<'_> {
 }
 
 impl ToldVersion {
-    /// Where it is: at a URL of its own, or, as the newest, at the resource's.
+    /// How reports name it: by a URL of its own, or by the resource's.
     fn place(&self) -> &str {
-        self.memento.as_deref().unwrap_or(&self.url)
+        self.links.memento.as_deref().unwrap_or(&self.url)
+    }
+
+    /// Where the list's own digest proves it: at its memento, or, as the newest, where the resource is.
+    fn proven_place(&self) -> Option<Url> {
+        let place = match &self.links {
+            VersionLinks { memento: Some(memento), .. } => memento,
+            VersionLinks { timegate: Some(_), .. } => return None,
+            VersionLinks { memento: None, timegate: None } => &self.url,
+        };
+        self.facts.algorithm().and_then(|_| Url::parse(place).ok())
+    }
+
+    /// HTTP dates have whole seconds. Without a digest, only a state of the very second of the change is it.
+    fn lifetime(&self) -> Lifetime {
+        let next = DateTime::from_unix_millis(self.at.unix_millis().saturating_add(1000));
+        Lifetime { since: Some(self.at), until: Some(next.unwrap_or(self.at)) }
     }
 
     /// As it waits after this failure; `None` if it is given up.
     fn after(&self, error: &ResourceError, now: DateTime) -> Option<Self> {
         let tries = self.tries.saturating_add(1);
-        let is_gone = matches!(error, ResourceError::Fetch(error) if error.status() == Some(410));
-        let may_be_early = error.is_not_there() || error.is_mismatch();
+        let is_gone = match error {
+            ResourceError::Fetch(error) => error.status() == Some(410),
+            ResourceError::Memento(error) => {
+                matches!(error, MementoError::NoTimeGate | MementoError::NoVersion { status: 410, .. })
+            }
+            _ => false,
+        };
+        let may_be_early =
+            error.is_not_there() || error.is_mismatch() || matches!(error, ResourceError::Memento(_));
         if is_gone || !error.is_for_later() || (may_be_early && tries >= PROMPT_TRIES) {
             return None;
         }

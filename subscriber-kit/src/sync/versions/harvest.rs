@@ -12,7 +12,8 @@ use super::batches::Batches;
 use super::local::{Local, LocalVersions};
 use super::queue::Queue;
 use super::store::VersionStore;
-use crate::sync::failure::{Failure, FailureKind};
+use crate::memento::MementoError;
+use crate::sync::failure::Failure;
 use crate::sync::files::content::Space;
 use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::{Point, Reached};
@@ -24,9 +25,6 @@ use crate::sync::reading::told::{AllTold, Told, ToldVersion, VersionLines};
 use crate::sync::report::VersionsReport;
 use crate::sync::run::Run;
 use crate::sync::{ResourceError, SyncError};
-
-/// Why a version is lost that no package has, and whose place nobody says.
-const NO_PLACE: &str = "the Source has a newer version, and does not say where this one is (memento)";
 
 /// Why versions are lost that are only counted.
 const LEFT_OUT: &str =
@@ -114,7 +112,8 @@ impl Run<'_> {
         let mut versions = Batches::of(told.all()?.lines);
         let mut number = 0;
         while let Some(version) = versions.next().await? {
-            let may_be_found = version.has_place() || newest.is_last(&version, number);
+            let has_place = !version.links.is_empty() || self.options.timegate.is_some();
+            let may_be_found = has_place || newest.is_last(&version, number);
             number += 1;
             let kept = match &store {
                 Some(store) => self.keep(store, &local, &version, packages).await,
@@ -127,7 +126,7 @@ impl Run<'_> {
                 }
                 Ok(Local::Elsewhere) if may_be_found || store.is_none() => true,
                 Ok(Local::Elsewhere) => {
-                    report.fail(Failure::new(&version.loc, FailureKind::Other, NO_PLACE), false);
+                    report.fail(Failure::of(&version.loc, &MementoError::NoTimeGate.into()), false);
                     false
                 }
                 Err(error) => {
@@ -184,13 +183,6 @@ impl Run<'_> {
             Some(Bitstream::Refused(error)) => Err(error),
             Some(Bitstream::Unusable) | None => Ok(kept),
         }
-    }
-}
-
-impl ToldVersion {
-    /// Whether the Source says where it is.
-    pub(super) fn has_place(&self) -> bool {
-        self.memento.is_some() || self.timegate.is_some()
     }
 }
 

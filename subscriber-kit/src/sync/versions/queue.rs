@@ -110,6 +110,7 @@ fn is_queue(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memento::VersionLinks;
     use crate::sync::files::local::Facts;
     use crate::sync::reading::told::VersionLines;
 
@@ -120,8 +121,7 @@ mod tests {
             url,
             at: DateTime::from_unix_millis(1_795_000_000_000).unwrap(),
             facts: Facts::default(),
-            memento: Some("http://a.example/v".to_owned()),
-            timegate: None,
+            links: VersionLinks { memento: Some("http://a.example/v".to_owned()), timegate: None },
             packed: None,
             is_deleted: false,
             tries: 1,

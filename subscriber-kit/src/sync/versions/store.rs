@@ -163,6 +163,7 @@ pub(super) fn sweep(folder: &Path, is_unfinished: impl Fn(&Path) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memento::VersionLinks;
     use resync_core::digest::{Algorithm, Digest};
     use std::io::Write as _;
 
@@ -174,8 +175,7 @@ mod tests {
             url,
             at: at.parse().unwrap(),
             facts: Facts { hashes, length: Some(content.len() as u64), modified: None },
-            memento: None,
-            timegate: None,
+            links: VersionLinks::default(),
             packed: None,
             is_deleted: false,
             tries: 0,
