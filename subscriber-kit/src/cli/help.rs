@@ -21,6 +21,7 @@ pub(super) const HELP: Help = Help {
                 "modified_since",
                 "at",
                 "timegate",
+                "versions",
                 "collection",
                 "only_metadata",
             ],
@@ -57,6 +58,7 @@ pub(super) const HELP: Help = Help {
                 "max_parts",
                 "max_run_size",
                 "max_run_time",
+                "max_versions",
             ],
         ),
     ],
@@ -74,6 +76,7 @@ pub(super) const HELP: Help = Help {
             &[
                 "resync-destination discover https://example.org/",
                 "resync-destination discover https://example.org/ --json",
+                "resync-destination discover https://example.org/ --versions-of https://example.org/a.txt",
             ],
         ),
         (

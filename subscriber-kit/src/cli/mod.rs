@@ -18,14 +18,15 @@ use resync_common::output::{answer, be_quiet, complain, finish, is_quiet, say, s
 use resync_common::{logging, signals};
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{DiscoverError, discover};
+use resync_subscriber_kit::discover::{DiscoverError, Source, discover, versions_of};
 use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
 use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen_all};
 use resync_subscriber_kit::receive::{ServiceOptions, StartError};
 use resync_subscriber_kit::state::{STATE_FOLDER, Status, record_sync, status};
 use resync_subscriber_kit::sync::{
-    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
+    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, VersionsReport, audit,
+    synchronise,
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -99,24 +100,21 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, access, no_sizes, json } => {
+        Command::Discover { url, access, versions_of, no_sizes, json } => {
             let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
-            let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
-            answer(if json {
-                pretty(&output::source_json(&source, &sizes))
-            } else {
-                output::source(&source, &sizes)
-            });
-            Ok(ExitCode::SUCCESS)
+            match versions_of {
+                Some(original) => show_versions(&client, &source, &original, json).await,
+                None => show_source(&client, &source, no_sizes, json).await,
+            }
         }
-        Command::Sync { copy, incremental, from, at, timegate, switch_source, dry_run, list } => {
+        Command::Sync { copy, kept, incremental, from, at, timegate, switch_source, dry_run, list } => {
             if at.is_some() && (incremental || from.is_some()) {
                 let text = "--at copies one moment: leave --incremental and --since out".to_owned();
                 return Err(Failure { code: USAGE, text });
             }
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
-            let chosen = copy.selection.sync_options();
+            let chosen = kept.with(copy.selection.sync_options());
             let mut options = SyncOptions { dry_run, from, at, timegate, switch_source, ..chosen };
             let is_listed = list || dry_run;
             let progress_bar = if is_listed {
@@ -135,7 +133,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 report.causes.clear();
             }
             let is_refused = dry_run && options.delete && report.earlier_files > 0;
-            let is_good = report.in_step() && !is_refused;
+            let are_versions_complete = report.versions.as_deref().is_none_or(VersionsReport::is_complete);
+            let is_good = report.in_step() && !is_refused && are_versions_complete;
             match (copy.json, is_listed) {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
@@ -191,6 +190,35 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+async fn show_source(
+    client: &Client,
+    source: &Source,
+    no_sizes: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let sizes = if no_sizes { Sizes::default() } else { Sizes::of(client, source).await };
+    answer(if json { pretty(&output::source_json(source, &sizes)) } else { output::source(source, &sizes) });
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show_versions(
+    client: &Client,
+    source: &Source,
+    original: &Url,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let found = versions_of(client, source, original).await.map_err(discover_failure)?;
+    if json {
+        answer(pretty(&serde_json::to_value(&found)?));
+    } else {
+        found.versions.iter().map(output::version).for_each(answer);
+        for missing in output::missing_versions(&found) {
+            tracing::warn!("{missing}");
+        }
+    }
+    Ok(verdict(found.unreadable.is_empty()))
 }
 
 /// A copy and what it is made from.
@@ -339,7 +367,10 @@ async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) 
 async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let options_of = |(url, into): (String, PathBuf)| ListenOptions {
-        sync: SyncOptions { switch_source: flags.switch_source, ..flags.selection.sync_options() },
+        sync: SyncOptions {
+            switch_source: flags.switch_source,
+            ..flags.kept.with(flags.selection.sync_options())
+        },
         set: flags.selection.set.clone(),
         base: flags.selection.base.clone(),
         state: flags.selection.state.clone(),

@@ -11,14 +11,14 @@ use resync_common::words::{Lasting, Size, counted};
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{Measure, Set, Source, measure};
+use resync_subscriber_kit::discover::{KnownVersion, Measure, Set, Source, TimeMap, measure};
 use resync_subscriber_kit::fetch::Client;
 use resync_subscriber_kit::forward::ForwardEvent;
 use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
     AuditReport, Cause, FAILURES_KEPT, Failure, Gap, GapHistory, Method, Outcome, Report, ResourceEvent,
-    Verdict,
+    Verdict, VersionsReport,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -132,6 +132,22 @@ fn set_json(set: &Set, sizes: &Sizes) -> Value {
     })
 }
 
+/// A version of a resource: its moment, and where it is.
+pub(crate) fn version(version: &KnownVersion) -> String {
+    // No URL can imitate another line.
+    format!("{}\t{}", version.at, version.url.replace(char::is_control, " "))
+}
+
+/// What a TimeMap may list and cannot be shown.
+pub(crate) fn missing_versions(found: &TimeMap) -> Vec<String> {
+    let skipped = (found.skipped > 0).then(|| {
+        format!("left out {} of the TimeMap that cannot be read", counted(found.skipped, "link", "links"))
+    });
+    let unreadable = found.unreadable.iter();
+    let pages = unreadable.map(|page| format!("cannot read the TimeMap {}: {}", page.url, page.reason));
+    skipped.into_iter().chain(pages).collect()
+}
+
 /// A line that scripts may wait for.
 fn listening(address: SocketAddr) -> String {
     format!("listening on http://{address}")
@@ -207,6 +223,7 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
             format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
         ListenEvent::Synchronised(found) => report(found),
+        ListenEvent::VersionsFetched(found) => versions(found).trim_start().to_owned(),
         ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
         ListenEvent::SyncFailed { cause, retry_in } => {
             format!("not in step: {cause}; next try in {}", Lasting(*retry_in))
@@ -220,6 +237,7 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
 pub(crate) fn is_failure(event: &ListenEvent) -> bool {
     match event {
         ListenEvent::Synchronised(report) => !report.in_step(),
+        ListenEvent::VersionsFetched(report) => !report.is_complete(),
         ListenEvent::HookFailed { .. } | ListenEvent::SyncFailed { .. } | ListenEvent::Stopped { .. } => true,
         _ => false,
     }
@@ -236,6 +254,7 @@ pub(crate) fn listen_event_json(directory: &Path, event: &ListenEvent) -> Value 
             json!({ "known_until": known_until.to_string(), "from": from.to_string() })
         }
         ListenEvent::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        ListenEvent::VersionsFetched(report) => json!({ "report": report }),
         ListenEvent::HookFailed { cause, retry_in } | ListenEvent::SyncFailed { cause, retry_in } => {
             json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
         }
@@ -305,6 +324,22 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.extend(gaps(&report.gaps));
+    lines.extend(report.versions.as_deref().map(versions));
+    lines.join("\n")
+}
+
+/// What became of versions that are kept beside a copy.
+pub(crate) fn versions(report: &VersionsReport) -> String {
+    let VersionsReport { kept, waiting, failed, lost, .. } = report;
+    let mut line = format!("  versions: {kept} kept");
+    for (count, what) in [(waiting, "waiting"), (failed, "failed"), (lost, "lost")] {
+        if *count > 0 {
+            line += &format!(", {count} {what}");
+        }
+    }
+    let mut lines = vec![line];
+    lines.extend(failures(&report.failures, &report.causes, failed + lost));
+    lines.extend(report.unproven.iter().map(|why| format!("  versions may be missing: {why}")));
     lines.join("\n")
 }
 

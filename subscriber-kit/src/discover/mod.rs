@@ -10,6 +10,7 @@ mod measure;
 mod misplaced;
 mod saved;
 mod source;
+mod time_map;
 mod topic;
 
 use std::io::{BufReader, Seek as _};
@@ -25,6 +26,7 @@ pub use measure::{Measure, measure};
 pub(crate) use saved::SavedSource;
 pub(crate) use source::is_same_document;
 pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
+pub use time_map::{KnownVersion, TimeMap, UnreadablePage, versions_of};
 pub use topic::{channel_at, channels};
 
 /// How many sets of a Source are read.
