@@ -114,6 +114,7 @@ const PUBLISHER: Layers = Layers {
         "publish",
         "outbox",
         "inventory",
+        "versions",
         "config",
         "state",
         "site",
