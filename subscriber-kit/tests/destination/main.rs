@@ -4,6 +4,7 @@ mod adoption;
 mod archived_state;
 mod boundaries;
 mod callback;
+mod chains;
 mod command;
 mod deletion;
 mod discovery;
@@ -22,11 +23,14 @@ mod other_source;
 #[cfg(unix)]
 mod power_cuts;
 mod representations;
+mod republished;
 mod signatures;
 mod subscribing;
 mod support;
 #[cfg(unix)]
 mod synced;
 mod synchronise;
+mod time_maps;
 mod transfer;
+mod versions;
 mod websub_rocks;

@@ -1,7 +1,7 @@
 //! Fetches the versions that wait, after the copy is in step, and checks each like any file (MEM-070, MEM-071).
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -52,27 +52,33 @@ pub async fn fetch_versions(
     });
     let (lock, files) = match found.await {
         Ok(found) => found?,
-        Err(error) => return Some(broken(target.directory(), &error)),
+        Err(error) => return Some(broken(target, Vec::new(), &error).await),
     };
     let base = target.base.clone();
     let opened = blocking(move || VersionStore::open(&directory, &base)).await;
+    let waiting = files.as_ref().map(Vec::clone).unwrap_or_default();
     let fetched = async {
         let (files, store) = (files?, Arc::new(opened?));
         let lists = Lists::new(client, offer, target, options, store.staging())?;
         let local = Arc::new(LocalVersions::new(target.directory(), &target.base));
         Fetching { lists, store, local }.all(&queue, files).await
     };
-    let report = fetched.await.unwrap_or_else(|error| broken(target.directory(), &error));
+    let report = match fetched.await {
+        Ok(report) => report,
+        Err(error) => broken(target, waiting, &error).await,
+    };
     drop(lock);
     Some(report)
 }
 
 /// Nothing can be fetched now, and all of them wait.
-fn broken(copy: &Path, error: &dyn Error) -> Box<VersionsReport> {
+async fn broken(target: &Target, files: Vec<PathBuf>, error: &(dyn Error + Sync)) -> Box<VersionsReport> {
     tracing::warn!(%error, "cannot fetch versions; the next run does");
-    let mut report = VersionsReport::default();
     let cause = format!("versions wait, and cannot be fetched now: {error}");
-    report.fail(Failure::new(&copy.display().to_string(), FailureKind::Other, &cause), true);
+    let waiting = blocking(move || VersionLines::of_all(files).filter(Result::is_ok).count()).await;
+    let mut report = VersionsReport { waiting: waiting as u64, ..VersionsReport::default() };
+    let directory = target.directory().display().to_string();
+    report.fail(Failure::new(&directory, FailureKind::Other, &cause), true);
     Box::new(report)
 }
 
