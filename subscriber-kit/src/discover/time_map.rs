@@ -239,7 +239,9 @@ impl Reading {
                 TimeMapLink::Original(uri) if !is_same_original(&uri, self.found.original.as_str()) => {
                     return Err(self.wrong(&format!("it is of {uri}")));
                 }
-                TimeMapLink::TimeGate(uri) => drop(self.found.time_gate.get_or_insert(uri)),
+                TimeMapLink::TimeGate(uri) => {
+                    self.found.time_gate.get_or_insert(uri);
+                }
                 TimeMapLink::TimeMap { uri, .. } => self.leads_to(&uri),
                 TimeMapLink::Memento { uri, at } => {
                     self.found.versions.push(KnownVersion { at: at.datetime(), url: uri });
