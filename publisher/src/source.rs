@@ -172,10 +172,11 @@ impl Set {
         contents: impl Fn(&Item) -> io::Result<Option<R>> + Send + Sync + 'static,
     ) -> Self {
         self.settings.versions = rules;
-        self.records = Contents(Some(Arc::new(move |item: &Item| {
-            let content = contents(item)?;
-            Ok(content.map(|content| Box::new(content) as Box<dyn io::Read>))
-        })));
+        self.records =
+            Contents(Some(Arc::new(move |item: &Item| -> io::Result<Option<Box<dyn io::Read>>> {
+                let content = contents(item)?;
+                Ok(content.map(|content| Box::new(content) as Box<dyn io::Read>))
+            })));
         self
     }
 

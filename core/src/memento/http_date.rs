@@ -20,11 +20,12 @@ const PRINTER: DateTimePrinter = DateTimePrinter::new();
 /// It reads exactly what it prints: neither the two obsolete forms of HTTP, nor another zone, nor a wrong day of the week.
 ///
 /// ```
+/// use resync_core::datetime::DateTime;
 /// use resync_core::memento::{HttpDate, HttpDateError};
 ///
 /// let date: HttpDate = "Thu, 01 Feb 2024 00:00:00 GMT".parse()?;
 /// assert_eq!(date.datetime().to_string(), "2024-02-01T00:00:00Z");
-/// assert_eq!(HttpDate::from("2024-02-01T00:00:00.9Z".parse().unwrap()), date);
+/// assert_eq!(HttpDate::from("2024-02-01T00:00:00.9Z".parse::<DateTime>().unwrap()), date);
 /// assert_eq!("Thursday, 01-Feb-24 00:00:00 GMT".parse::<HttpDate>(), Err(HttpDateError));
 /// # Ok::<(), HttpDateError>(())
 /// ```

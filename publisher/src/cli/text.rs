@@ -183,7 +183,7 @@ pub(super) fn warnings(built: &Built) -> Vec<String> {
 fn unkept(Unkept { changed, failed, cause }: &Unkept) -> Option<String> {
     let (loc, reason) = cause.as_ref()?;
     let all = count(changed + failed, "version");
-    Some(format!("left out {all}, the first of {}: {reason}", escaped(loc)))
+    Some(format!("left out {all}, the first of `{}`: {reason}", escaped(loc)))
 }
 
 /// From causes and lines in any order: lines grouped by cause, and of each group how many more there are.

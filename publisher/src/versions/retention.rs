@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _},
+    io::{self, BufReader, BufWriter, Seek as _, Write as _},
     path::Path,
 };
 
@@ -215,7 +215,7 @@ impl Histogram {
         *self.bytes.entry(moment.div_euclid(self.step)).or_default() += length;
         while self.bytes.len() > MOST_MOMENTS {
             self.step *= 2;
-            let mut coarser = BTreeMap::new();
+            let mut coarser: BTreeMap<i64, u64> = BTreeMap::new();
             for (moment, length) in std::mem::take(&mut self.bytes) {
                 *coarser.entry(moment.div_euclid(2)).or_default() += length;
             }

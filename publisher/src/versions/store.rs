@@ -72,10 +72,6 @@ impl Store {
     pub(super) fn remove_all(&self) -> io::Result<()> {
         (0..16).flat_map(|first| self.folders(first)).try_for_each(|folder| files::remove_folder(&folder))
     }
-
-    fn has(&self, digest: &Digest) -> bool {
-        self.path(digest).is_file()
-    }
 }
 
 /// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
@@ -84,6 +80,8 @@ pub(super) struct Incoming {
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
+    /// The folders of contents that were there before.
+    reused: BTreeSet<PathBuf>,
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
@@ -91,13 +89,22 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
-        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
-        Self { store, pending, known, unsynced, is_open: false, bytes: 0 }
+        let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
+        let (pending, known) = (Vec::new(), HashSet::new());
+        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0 }
     }
 
     /// Whether a content is there, or on its way.
-    pub(super) fn has(&self, digest: &Digest) -> bool {
-        self.known.contains(digest) || self.store.has(digest)
+    pub(super) fn has(&mut self, digest: &Digest) -> bool {
+        if self.known.contains(digest) {
+            return true;
+        }
+        let path = self.store.path(digest);
+        let is_there = path.is_file();
+        if is_there && !self.reused.contains(folder_of(&path)) {
+            self.reused.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
+        }
+        is_there
     }
 
     /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256.
@@ -144,8 +151,12 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable.
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last.
     pub(super) fn finish(&mut self) -> io::Result<()> {
+        let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let saved = modified(&self.store.folder.with_file_name("state.json"));
+        let reused = std::mem::take(&mut self.reused).into_iter();
+        self.unsynced.extend(reused.filter(|folder| modified(folder) >= saved));
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -153,8 +164,10 @@ impl Incoming {
         files::step()?;
         let path = self.store.path(digest);
         let folder = folder_of(&path);
-        if self.unsynced.insert(folder.to_owned()) && !folder.is_dir() {
-            fs::create_dir(folder)?;
+        if self.unsynced.insert(folder.to_owned()) {
+            if !folder.is_dir() {
+                fs::create_dir(folder)?;
+            }
             self.unsynced.insert(self.store.folder.clone());
         }
         draft.persist(&path).map_err(|error| error.error)
@@ -198,5 +211,65 @@ impl Write for Both<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.draft.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(incoming: &mut Incoming, text: &str, item: &Item) -> Option<Digest> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let content = Content::Other(Box::new(io::Cursor::new(text.to_owned())));
+        let taken = incoming.take(content, item).unwrap();
+        assert_eq!(
+            incoming.take(Content::File(file), item).unwrap(),
+            taken,
+            "a file is taken as a stream is"
+        );
+        taken
+    }
+
+    #[test]
+    fn mem010_only_bytes_that_have_the_told_digests_come_in_and_each_content_once() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        let item = |text: &str| Item::new("http://e.x/").content(text.as_bytes());
+        let digest = Digest::of(Algorithm::Sha256, b"one");
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        assert_eq!(take(&mut incoming, "two", &item("one")), None);
+        assert_eq!(take(&mut incoming, "one", &Item { length: Some(4), ..item("one") }), None);
+        assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
+        let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
+        assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
+        assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
+        incoming.flush().unwrap();
+        incoming.finish().unwrap();
+        assert!(incoming.has(&digest) && incoming.bytes == 6);
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        incoming.flush().unwrap();
+        assert_eq!(incoming.bytes, 6);
+        assert_eq!(fs::read(store.path(&digest)).unwrap(), b"one");
+        let mut left = fs::read_dir(store.folder()).unwrap().map(|entry| entry.unwrap().path());
+        assert!(left.all(|path| path.is_dir()), "no draft is left");
+        store.remove_all().unwrap();
+        assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem014_what_cannot_get_its_name_is_counted_and_does_not_count_as_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        for text in ["one", "three"] {
+            let item = Item::new("http://e.x/").content(text.as_bytes());
+            take(&mut incoming, text, &item).unwrap();
+        }
+        fs::remove_dir_all(store.folder()).unwrap();
+        let (lost, _) = incoming.flush().unwrap_err();
+        assert_eq!((lost, incoming.bytes), (2, 0));
     }
 }

@@ -11,6 +11,7 @@ mod guides;
 mod habits;
 mod layers;
 mod load;
+mod mementos;
 mod mutants;
 mod openapi;
 mod packages;
