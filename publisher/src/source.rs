@@ -3,9 +3,9 @@
 
 use std::{
     cell::Cell,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -22,7 +22,8 @@ use crate::{
     inventory,
     notify::{HubReport, Token, notify},
     publish::{self, Build, BuildMode, Built, DumpBackoff},
-    settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
+    settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings, VersionRules},
+    versions::Records,
 };
 
 /// A site whose resources a system reports itself.
@@ -93,8 +94,8 @@ impl Source {
         let settings =
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        let (changes, publishing, backoff, lists) = Default::default();
-        Ok(Set { out, settings, changes, publishing, backoff, lists })
+        let (records, changes, publishing, backoff, lists) = Default::default();
+        Ok(Set { out, settings, records, changes, publishing, backoff, lists })
     }
 }
 
@@ -105,11 +106,22 @@ impl Source {
 pub struct Set {
     out: PathBuf,
     settings: Settings,
+    records: Contents,
     changes: Mutex<Vec<(Change, Item)>>,
     /// Locked while a list or changes are published, so that changes stay in their order.
     publishing: Mutex<()>,
     backoff: Mutex<DumpBackoff>,
     lists: Mutex<Lists>,
+}
+
+/// What gives the bytes of the resources, if anything does.
+#[derive(Clone, Default)]
+struct Contents(Option<Records>);
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Contents").field(&self.0.is_some()).finish()
+    }
 }
 
 /// When a Resource List is written that changes made due.
@@ -150,6 +162,23 @@ impl Set {
         &self.out
     }
 
+    /// Keeps versions of the resources (MEM-015). `contents` opens the present bytes of one; it is called while changes are published, and
+    /// for each resource the first time that all of them are listed. Bytes with other digests than the item are left out: a change that
+    /// another one follows at once has no version. Call this in each process: a set without it removes what was kept.
+    #[must_use]
+    pub fn keep_versions<R: io::Read + 'static>(
+        mut self,
+        rules: VersionRules,
+        contents: impl Fn(&Item) -> io::Result<Option<R>> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.versions = rules;
+        self.records = Contents(Some(Arc::new(move |item: &Item| {
+            let content = contents(item)?;
+            Ok(content.map(|content| Box::new(content) as Box<dyn io::Read>))
+        })));
+        self
+    }
+
     /// Lists all resources, in ascending order of their URIs. The first time this makes the set. Later it finds changes that were not reported: by digests if
     /// both sides have one, else by length and `lastmod`.
     ///
@@ -172,6 +201,7 @@ impl Set {
         };
         let aside = self.set_aside();
         let built = Build::new(&self.settings, &self.out)
+            .records(self.records.0.clone())
             .backoff(&mut self.backoff())
             .on_plan(&|| aside.forget())
             .list(open)?;
@@ -226,6 +256,7 @@ impl Set {
         let mode = lists.mode(now);
         let built = Build::new(&self.settings, &self.out)
             .mode(mode)
+            .records(self.records.0.clone())
             .backoff(&mut self.backoff())
             .on_plan(&|| aside.forget())
             .record(&aside.changes)?;

@@ -48,6 +48,8 @@ pub(super) struct BuildReport {
     lines: Vec<(Option<String>, String)>,
     sets: Vec<Value>,
     has_maintenance_failures: bool,
+    /// Whether there was no room for a version.
+    lacks_versions: bool,
     failed: Vec<Failure>,
     /// The sets that were built, and those that were not.
     pub(super) built: Vec<(PathBuf, SetSettings)>,
@@ -67,6 +69,7 @@ impl BuildReport {
         self.lines.push((name.map(str::to_owned), text::built(built, set_settings, self.dry_run.is_some())));
         self.sets.push(json::built(name, built));
         self.has_maintenance_failures |= !built.failures.is_empty();
+        self.lacks_versions |= built.unkept.failed > 0;
     }
 
     /// Something that could not be done for a set. The failure of an only set is the outcome of the command.
@@ -109,7 +112,11 @@ impl BuildReport {
     pub(super) fn outcome(&mut self) -> Result<(), Failure> {
         let failed = std::mem::take(&mut self.failed);
         sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
-        if self.has_maintenance_failures { Err(Failure::Maintenance) } else { Ok(()) }
+        match (self.has_maintenance_failures, self.lacks_versions) {
+            (true, _) => Err(Failure::Maintenance),
+            (false, true) => Err(Failure::Versions),
+            (false, false) => Ok(()),
+        }
     }
 
     /// Adds something to the line of a set.

@@ -1,20 +1,24 @@
-//! Links of resources, made from the templates of their set.
+//! Links of resources, made from the templates of their set, and to their versions.
 
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::Gitignore;
 use resync_core::{
     build::{BuildError, Event, Item, path_of},
-    document::Change,
+    document::{Change, Relation},
 };
 
-use crate::settings::{LinkTemplate, Settings};
+use crate::{
+    settings::{LinkTemplate, Settings},
+    versions::VersionLinks,
+};
 
-/// Adds the links of a set's templates to its resources.
+/// Adds the links of a set's templates to its resources, and those to where their versions are.
 pub(crate) struct Linker {
     base: String,
     directory: PathBuf,
     templates: Vec<(LinkTemplate, Option<Gitignore>)>,
+    versions: Option<VersionLinks>,
 }
 
 impl Linker {
@@ -23,11 +27,23 @@ impl Linker {
         let base = settings.base_url.to_string();
         let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
         let (directory, links) = (settings.directory.clone(), &settings.links);
-        Self { base, directory, templates: links.iter().map(with_patterns).collect() }
+        let templates = links.iter().map(with_patterns).collect();
+        Self { base, directory, templates, versions: VersionLinks::of(settings) }
     }
 
-    /// A resource with its links.
-    pub(crate) fn item(&self, mut item: Item) -> Item {
+    /// A resource with its links. Where it has none of their relations, they lead to its versions, too (MEM-035).
+    pub(crate) fn item(&self, item: Item) -> Item {
+        let mut item = self.with_templates(item);
+        let versions = self.versions.as_ref().filter(|versions| versions.applies(&item.loc));
+        for link in versions.into_iter().flat_map(|versions| versions.negotiation(&item.loc)) {
+            if item.links.iter().all(|known| known.rel != link.rel) {
+                item.links.push(link);
+            }
+        }
+        item
+    }
+
+    fn with_templates(&self, mut item: Item) -> Item {
         if self.templates.is_empty() {
             return item;
         }
@@ -54,12 +70,20 @@ impl Linker {
         path.is_some_and(|path| self.directory.join(path).is_file())
     }
 
-    /// A change with its links; a deletion has none.
+    /// A change with its links; a deletion has none. Where a template leads to a memento elsewhere, the link to our own goes (MEM-035).
     pub(crate) fn event(&self, event: Result<Event, BuildError>) -> Result<Event, BuildError> {
-        event.map(|event| match event.change {
-            Change::Deleted => event,
-            Change::Created | Change::Updated => Event { item: self.item(event.item), ..event },
-        })
+        let mut event = event?;
+        if event.change == Change::Deleted {
+            return Ok(event);
+        }
+        event.item = self.with_templates(event.item);
+        if let Some(versions) = &self.versions {
+            let links = &mut event.item.links;
+            if links.iter().any(|link| link.rel == Relation::Memento && !versions.is_memento(link)) {
+                links.retain(|link| !versions.is_memento(link));
+            }
+        }
+        Ok(event)
     }
 }
 

@@ -14,7 +14,10 @@ mod writing;
 use std::{path::Path, sync::mpsc::channel};
 
 use resync_core::{
-    build::{BuildError, FileInventory, Folder, Inventory, Item, Known, SkipReason, Skipped, Unportable},
+    build::{
+        BuildError, FileInventory, Folder, Inventory, Item, Known, SkipReason, Skipped, Unportable,
+        Versions as _,
+    },
     datetime::DateTime,
     document::Change,
 };
@@ -33,7 +36,11 @@ pub(crate) use self::{
     stored::{StoredInventory, is_whole},
     writing::{advance, changes},
 };
-use crate::{settings::Settings, state::Totals};
+use crate::{
+    settings::Settings,
+    state::Totals,
+    versions::{Content, Taken, Taking, Unkept},
+};
 
 /// A snapshot of a collection. Everything in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
@@ -54,6 +61,9 @@ pub(crate) struct Snapshot {
     pub(crate) skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can store, ordered by path.
     pub(crate) unportable: Vec<Unportable>,
+    /// The versions that were seen for the first time, and those that could not be kept.
+    pub(crate) versions: Option<Taken>,
+    pub(crate) unkept: Unkept,
 }
 
 /// How many resources changed in which way.
@@ -118,6 +128,7 @@ pub(crate) struct TakeSnapshot<'a> {
     pub(crate) out: &'a Path,
     pub(crate) before: Before,
     pub(crate) observe: Observe<'a>,
+    pub(crate) versions: Taking,
     /// Is called with the number of resources so far.
     pub(crate) progress: &'a dyn Fn(u64),
 }
@@ -138,12 +149,14 @@ impl TakeSnapshot<'_> {
             .media_type(|path| mime_guess::from_path(path).first_raw().map(str::to_ascii_lowercase))
             .on_skipped(move |one| drop(skip.send(one)))
             .on_unportable(move |one| drop(warn.send(one)));
+        let mut contents = files.contents();
         let mut files = match &known {
             None => files.known(last.resources()?),
             Some(known) => files.known(known.clone().into_iter().map(Ok)),
         }
         .start()?;
         let started = files.started();
+        self.versions.contents(move |event| Ok(contents.open_version(event)?.map(Content::File)));
         let mut seen = 0;
         let next = || {
             seen += 1;
@@ -153,7 +166,7 @@ impl TakeSnapshot<'_> {
         let mut patches = Patches::of(settings, out);
         let compared = match (known, self.before) {
             (Some(known), Before::Published { until, totals, is_quick, .. }) => {
-                let mut recorder = self.recorder(started, until);
+                let mut recorder = self.recorder(started, until, false);
                 recorder.compare(known, next, &mut patches)?;
                 recorder.save(out, &last, totals, last.is_rewrite_due(is_quick))?
             }
@@ -164,39 +177,42 @@ impl TakeSnapshot<'_> {
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
         let mut unportable: Vec<_> = unportable.iter().collect();
         unportable.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(Snapshot { reads: files.reads(), skipped, unportable, ..Snapshot::of(started, &compared) })
+        Ok(Snapshot { reads: files.reads(), skipped, unportable, ..Snapshot::of(started, compared) })
     }
 
     /// Of resources that are not files, in the order of their URIs.
     pub(crate) fn of_resources(mut self, mut resources: impl Inventory) -> Result<Snapshot, BuildError> {
         let started = DateTime::now();
         let next = || resources.next().map(|item| item.map(|item| Known { item, stamp: None }));
-        Ok(Snapshot::of(started, &self.compare(started, next, &mut Patches::none())?))
+        Ok(Snapshot::of(started, self.compare(started, next, &mut Patches::none())?))
     }
 
     /// Of the last inventory with these changes, or `None` if there is none to be continued. The changes are published as they are, in their order.
-    pub(crate) fn of_changes(self, recorded: &[(Change, Item)]) -> Result<Option<Snapshot>, BuildError> {
+    pub(crate) fn of_changes(mut self, recorded: &[(Change, Item)]) -> Result<Option<Snapshot>, BuildError> {
         let Before::Published { until, totals, is_quick, .. } = self.before else { return Ok(None) };
         let started = DateTime::now();
-        let mut recorder = self.recorder(started, until);
+        let mut recorder = self.recorder(started, until, true);
         recorder.record_all(recorded)?;
         let last = StoredInventory::last(self.out);
         let compared = recorder.save(self.out, &last, totals, last.is_rewrite_due(is_quick))?;
-        Ok(Some(Snapshot::of(started, &compared)))
+        Ok(Some(Snapshot::of(started, compared)))
     }
 
-    fn recorder(&self, started: DateTime, until: DateTime) -> ChangeRecorder {
-        ChangeRecorder::new(Moments::new(started.max(later(until, 1)), self.settings))
+    /// For changes after a moment. With `repeats`, one resource can have several.
+    fn recorder(&mut self, started: DateTime, until: DateTime, repeats: bool) -> ChangeRecorder {
+        let mut versions = std::mem::replace(&mut self.versions, Taking::none());
+        versions.see_some(repeats);
+        ChangeRecorder::new(Moments::new(started.max(later(until, 1)), self.settings), versions)
     }
 }
 
 impl Snapshot {
     /// Without anything that only files have.
-    fn of(started: DateTime, compared: &Compared) -> Self {
-        let Compared { totals, changes, until } = *compared;
+    fn of(started: DateTime, compared: Compared) -> Self {
+        let Compared { totals, changes, until, versions, unkept } = compared;
         let completed = DateTime::now().max(started);
-        let (skipped, unportable) = (Vec::new(), Vec::new());
-        Self { started, completed, until, totals, reads: 0, changes, skipped, unportable }
+        let (reads, skipped, unportable) = (0, Vec::new(), Vec::new());
+        Self { started, completed, until, totals, reads, changes, skipped, unportable, versions, unkept }
     }
 }
 
@@ -224,8 +240,14 @@ mod tests {
         let base = BaseUrl::parse("http://example.org/c").unwrap();
         let collection = collection::open(&Settings::new(data, base.clone()), out).unwrap();
         let settings = Settings::new(data, base);
-        let task =
-            TakeSnapshot { settings: &settings, out, before, observe: &mut |_, _| Ok(()), progress: &|_| () };
+        let task = TakeSnapshot {
+            settings: &settings,
+            out,
+            before,
+            observe: &mut |_, _| Ok(()),
+            versions: Taking::none(),
+            progress: &|_| (),
+        };
         task.of_files(collection, None).unwrap()
     }
 

@@ -14,6 +14,7 @@ mod mutations;
 mod notifying;
 mod notifying_channels;
 mod packing;
+mod past;
 mod power_cuts;
 mod python;
 mod rich_site;

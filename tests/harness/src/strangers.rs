@@ -52,6 +52,10 @@ pub const RESYNC: PythonPeer = python!("resync");
 pub const MEMENTO_SERVER: PythonPeer = python!("memento_server");
 /// Who judges `OpenAPI`, JSON Schema, Kubernetes' objects and JSON Patch.
 pub const JUDGES: PythonPeer = python!("judges");
+/// A client of Memento, `memento_client`.
+pub const MEMENTO_CLIENT: PythonPeer = python!("memento");
+/// A web archive, `pywb`.
+pub const PYWB: PythonPeer = python!("archive");
 /// A subscriber, `pubsubhubbub`.
 pub const NODE_SUBSCRIBER: NodePeer = node!("subscriber");
 /// A hub, `@dwk/websub`, with its database.

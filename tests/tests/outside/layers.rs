@@ -113,6 +113,7 @@ const PUBLISHER: Layers = Layers {
         "publish",
         "outbox",
         "inventory",
+        "versions",
         "config",
         "state",
         "site",

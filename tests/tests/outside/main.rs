@@ -12,6 +12,7 @@ mod guides;
 mod habits;
 mod layers;
 mod load;
+mod mementos;
 mod mutants;
 mod openapi;
 mod packages;
