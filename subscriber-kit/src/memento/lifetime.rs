@@ -19,6 +19,17 @@ impl Lifetime {
         self.since.is_some_and(|since| HttpDate::from(since) <= datetime)
             && self.until.is_none_or(|until| datetime < HttpDate::from(until))
     }
+
+    /// The time to ask a TimeGate for, which is `moment` if possible. Of two states of one second it gives the later, so where the next
+    /// change is in that of the moment, it is asked for the second before.
+    pub(crate) fn time_to_ask(&self, moment: DateTime) -> DateTime {
+        let second = HttpDate::from(moment);
+        let is_shared = self.until.is_some_and(|until| HttpDate::from(until) <= second);
+        let before = DateTime::from_unix_millis(second.datetime().unix_millis() - 1000).ok();
+        let lasted =
+            |time: &DateTime| self.since.is_none_or(|since| HttpDate::from(since) <= HttpDate::from(*time));
+        before.filter(|time| is_shared && lasted(time)).unwrap_or(moment)
+    }
 }
 
 #[cfg(test)]
@@ -27,6 +38,16 @@ mod tests {
 
     fn moment(second: &str) -> DateTime {
         format!("2024-02-01T00:00:{second}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn mem032_where_the_next_change_is_in_the_second_of_the_moment_the_one_before_is_asked_for() {
+        let asked = |since: &str, until: &str, at: &str| {
+            Lifetime { since: Some(moment(since)), until: Some(moment(until)) }.time_to_ask(moment(at))
+        };
+        assert_eq!(asked("10", "20.5", "19.9"), moment("19.9"));
+        assert_eq!(asked("10", "20.5", "20.2"), moment("19"));
+        assert_eq!(asked("20.1", "20.5", "20.2"), moment("20.2"), "then only the list's own link helps");
     }
 
     #[test]

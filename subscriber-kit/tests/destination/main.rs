@@ -20,6 +20,7 @@ mod incremental;
 mod listening;
 mod messages;
 mod other_source;
+mod past;
 #[cfg(unix)]
 mod power_cuts;
 mod representations;

@@ -6,3 +6,4 @@ mod hostile_source;
 mod main_job;
 mod many_changes;
 mod mirror_under_fire;
+mod moments;

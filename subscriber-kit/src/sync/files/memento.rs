@@ -197,7 +197,8 @@ impl<'s> Mementos<'s> {
             return Err(ResourceError::OtherOrigin { list: home.ascii_serialization() });
         }
         let follow = options.authority.follow(list);
-        Ok(client.ask(place.url, follow, asking(wanted.at, form), deadline).await?)
+        let headers = asking(wanted.lifetime.time_to_ask(wanted.at), form);
+        Ok(client.ask(place.url, follow, headers, deadline).await?)
     }
 
     /// Checks the headers of an answer, reads its body, and checks that.
