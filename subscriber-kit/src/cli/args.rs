@@ -469,7 +469,7 @@ pub(crate) struct SelectionArgs {
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long)]
     pub(crate) mirrors: bool,
-    /// Copy the alternate representation of this media type if a resource has one (repeatable)
+    /// Copy the alternate representation of this media type if a resource has one, or ask for it if the list describes none (repeatable)
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
     /// Only resources of this media type, such as text/html or image/* (repeatable)

@@ -100,6 +100,11 @@ impl Validators {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
+    /// Whether they tell one representation of a URL from another: a time does not.
+    pub(crate) fn tell_representations(&self) -> bool {
+        self.etag.is_some()
+    }
+
     /// The headers of a conditional request; only one, since a server ignores the weaker one.
     pub(crate) fn conditions(&self) -> HeaderMap {
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());

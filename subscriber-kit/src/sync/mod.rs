@@ -234,7 +234,8 @@ pub struct SyncOptions {
     /// Where changes are read from.
     pub changes: ChangesFrom,
     /// Media types, such as `application/pdf` or `image/*`: of a resource that has an alternate representation of one of
-    /// them, that one is copied, the first type first (RS-172).
+    /// them, that one is copied, the first type first (RS-172). Where the list describes no representation, the server is asked for one of
+    /// them.
     pub prefer: Vec<String>,
     /// Which resources are wanted.
     pub filter: Filter,

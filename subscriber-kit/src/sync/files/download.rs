@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -30,6 +31,8 @@ pub(crate) struct Transfer<'s> {
     /// The original (RS-180), if neither a mirror nor the Source has it.
     pub(crate) via: Option<&'s Url>,
     pub(crate) facts: &'s Facts,
+    /// The representation that is asked for, as the `Accept` header says it.
+    pub(crate) accept: Option<&'s str>,
     /// The version that is here, which need not be sent again.
     pub(crate) unless: Option<&'s Validators>,
     /// Counts every received byte, also of failed tries.
@@ -108,11 +111,13 @@ impl Transfer<'_> {
     ) -> Result<Received, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);
         let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
-        let headers = match (&rest, self.unless) {
+        let mut headers = match (&rest, self.unless) {
             (Some(rest), _) => rest.headers(),
             (None, Some(known)) => known.conditions(),
             (None, None) => HeaderMap::new(),
         };
+        let accept = self.accept.and_then(|accept| HeaderValue::from_str(accept).ok());
+        headers.extend(accept.map(|accept| (ACCEPT, accept)));
         let answer = self.client.get(url, follow, headers, &mut deadline).await?;
         let answer = answer.ok_or_else(|| FetchError::of_status(url, 304))?;
         deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {

@@ -376,11 +376,13 @@ impl<'s> Executor<'s> {
         let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
         let url = alternate.as_ref().unwrap_or(&planned.url);
         let sent = comparison.known.as_ref().and_then(|known| known.sent.clone());
-        let sent =
-            sent.filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str());
+        let sent = sent
+            .filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str())
+            .filter(|sent| line.accept.is_none() || sent.validators.tell_representations());
         let transfer = Transfer {
             mirrors: &mirrors,
             via: via.first(),
+            accept: line.accept.as_deref(),
             unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
             ..self.lists.transfer(url, &line.facts)
         };

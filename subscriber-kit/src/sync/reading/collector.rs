@@ -15,6 +15,7 @@ use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
 use super::later::LaterChanges;
 use super::lists::Lists;
+use super::negotiation::accept;
 use super::packages::{BitstreamPath, Manifest, Packages};
 use super::plan::{Draft, Line, Plan};
 use super::provenance::Provenance;
@@ -345,7 +346,9 @@ impl Collector {
             let path = entry.metadata.as_ref().and_then(|metadata| metadata.path.clone());
             let packed = self.package.zip(path).map(|(package, path)| BitstreamPath { package, path });
             let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
-            let line = Line { facts: Facts::of(&entry), mirrors, via, packed, patches, ..bare };
+            let facts = Facts::of(&entry);
+            let accept = accept(&entry, &facts, &self.prefer);
+            let line = Line { facts, accept, mirrors, via, packed, patches, ..bare };
             self.with_version(line, &entry, &url)
         };
         self.bytes = self.bytes.saturating_add(line.facts.length.unwrap_or(0));

@@ -84,6 +84,7 @@ impl<'s> Lists<'s> {
             mirrors: &[],
             via: None,
             facts,
+            accept: None,
             unless: None,
             bytes: &self.bytes,
         }

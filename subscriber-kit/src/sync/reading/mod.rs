@@ -9,6 +9,7 @@ pub(crate) mod filter;
 pub(crate) mod gaps;
 pub(crate) mod later;
 pub(crate) mod lists;
+mod negotiation;
 pub(crate) mod notified;
 pub(crate) mod packages;
 pub(crate) mod past;

@@ -48,6 +48,9 @@ pub(crate) struct Line {
     /// The URL of the preferred representation, if that is not `url` (RS-172).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alternate: Option<String>,
+    /// Which representation `url` is asked for, as the `Accept` header says it (RS-172).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) accept: Option<String>,
     /// The original (RS-180).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
