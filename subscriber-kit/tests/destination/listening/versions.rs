@@ -14,7 +14,8 @@ fn tell(source: &Source, changes: &[(&str, &str, Option<&str>)]) {
     let told = (1..).zip(changes).map(|(minute, (path, body, memento))| {
         source.put(path, body.as_bytes());
         let hash = Digest::of(Algorithm::Sha256, body.as_bytes());
-        let link = memento.map(|memento| format!(r#"<rs:ln rel="memento" href="{memento}"/>"#)).unwrap_or_default();
+        let link = memento.map(|memento| format!(r#"<rs:ln rel="memento" href="{memento}"/>"#));
+        let link = link.unwrap_or_default();
         format!(
             r#"<url><loc>{}</loc><rs:md change="updated" datetime="2026-11-20T10:{minute:02}:00Z" hash="{hash}" length="{}"/>{link}</url>"#,
             source.url(path),
@@ -51,9 +52,7 @@ async fn mem071_a_version_that_does_not_come_delays_no_change_of_the_copy() {
         options.sync.authority = Authority::Origins(vec![Url::parse(&archived).unwrap()]);
     };
     let mut copy = Following::begin(async |hub| source_telling_nothing(hub).await, keep).await;
-    let changed = |source: &Source| {
-        source.notification().replace(r#"capability="resourcelist""#, r#"capability="changelist""#)
-    };
+    let changed = |source: &Source| source.notification().replace("resourcelist", "changelist");
 
     let replaced = ("/a", "2", Some(archived.as_str()));
     tell(&copy.source, &[replaced, ("/a", "3", None)]);
