@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::command::{code, run, stdout};
 use crate::support::site::ChangingSource;
 use crate::support::{Source, client, document, expected, files, ok, status};
 use resync_core::digest::{Algorithm, Digest};
@@ -328,4 +329,37 @@ async fn a_run_without_versions_keeps_none_and_a_dry_run_neither() {
     keeping.options.dry_run = false;
     assert!(keeping.run(Depth::Changes).await.versions.is_none());
     assert!(files(&directory).is_empty() && keeping.asked().is_empty());
+}
+
+#[tokio::test]
+async fn mem070_the_command_says_what_became_of_versions_and_a_lost_one_is_a_failure() {
+    let mut keeping = Keeping::start().await;
+    keeping.source.announce(None);
+    let offered = [("/resourcelist.xml", "resourcelist"), ("/changes.xml", "changelist")];
+    let offered = offered.map(|(path, capability)| {
+        crate::support::entry(&keeping.source.url(path), &format!(r#"capability="{capability}""#))
+    });
+    let list = document("urlset", r#"<rs:md capability="capabilitylist"/>"#, &offered);
+    keeping.source.put("/capabilitylist.xml", list.as_bytes());
+    let (url, place) = (keeping.source.url("/"), tempfile::tempdir().unwrap());
+    let [copy, history, within] =
+        ["copy", "history", "copy/history"].map(|name| place.path().join(name).display().to_string());
+    let sync = async |versions: &str, more: &str| {
+        let flags: [&str; 7] = ["sync", &url, &copy, "--incremental", "--versions", versions, more];
+        run(&flags[..flags.len() - usize::from(more.is_empty())]).await
+    };
+    assert_eq!(code(&sync(&within, "").await), 64);
+    assert_eq!(code(&sync(&history, "").await), 0);
+    keeping.tell(0, "/a", "2", Some("/v/2"));
+    keeping.tell(1, "/a", "3", None);
+    let said = sync(&history, "").await;
+    assert!(code(&said) == 0 && stdout(&said).ends_with("\n  versions: 2 kept\n"), "{}", stdout(&said));
+    keeping.tell(2, "/a", "4", None);
+    keeping.tell(3, "/a", "5", None);
+    let said = sync(&history, "").await;
+    assert!(stdout(&said).contains("\n  versions: 1 kept, 1 lost\n"), "{}", stdout(&said));
+    assert_eq!(code(&said), 1);
+    let said = sync(&history, "--json").await;
+    let report: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((code(&said), &report["versions"]["kept"]), (0, &0.into()));
 }
