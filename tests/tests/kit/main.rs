@@ -2,6 +2,7 @@
 
 mod attacks;
 mod capabilities;
+mod change_sets;
 mod hostile_source;
 mod main_job;
 mod many_changes;
