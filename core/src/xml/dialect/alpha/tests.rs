@@ -201,7 +201,7 @@ fn alpha014_alpha020_to_alpha024_root_links_are_split_and_services_named_by_thei
 }
 
 #[test]
-fn mem001_mem003_a_pair_of_links_with_one_target_leads_along_a_chain_and_no_other_link_does() {
+fn mem001_to_mem003_a_pair_of_links_with_one_target_leads_along_a_chain_and_no_other_link_does() {
     let link = |rel: &str, href: &str| format!("<xhtml:link rel='{rel}' href='http://example.org/{href}'/>");
     let set = "http://www.openarchives.org/rs/changeset";
     let leads = |links: &[(&str, &str)]| {
