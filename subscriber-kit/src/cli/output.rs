@@ -331,13 +331,9 @@ pub(crate) fn report(report: &Report) -> String {
 /// What became of versions that are kept beside a copy.
 pub(crate) fn versions(report: &VersionsReport) -> String {
     let VersionsReport { kept, waiting, failed, lost, .. } = report;
-    let mut line = format!("  versions: {kept} kept");
-    for (count, what) in [(waiting, "waiting"), (failed, "failed"), (lost, "lost")] {
-        if *count > 0 {
-            line += &format!(", {count} {what}");
-        }
-    }
-    let mut lines = vec![line];
+    let others = [(waiting, "waiting"), (failed, "failed"), (lost, "lost")].into_iter();
+    let others = others.filter(|(count, _)| **count > 0).map(|(count, what)| format!(", {count} {what}"));
+    let mut lines = vec![format!("  versions: {kept} kept{}", others.collect::<String>())];
     lines.extend(failures(&report.failures, &report.causes, failed + lost));
     lines.extend(report.unproven.iter().map(|why| format!("  versions may be missing: {why}")));
     lines.join("\n")

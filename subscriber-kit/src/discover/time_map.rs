@@ -236,9 +236,7 @@ impl Reading {
         for link in links.iter().flat_map(|link| TimeMapLink::read(link, page)) {
             self.is_one = true;
             match link {
-                TimeMapLink::Original(uri) if !is_same_original(&uri, self.found.original.as_str()) => {
-                    return Err(self.wrong(&format!("it is of {uri}")));
-                }
+                TimeMapLink::Original(uri) => self.is_of(&uri)?,
                 TimeMapLink::TimeGate(uri) => {
                     self.found.time_gate.get_or_insert(uri);
                 }
@@ -250,6 +248,14 @@ impl Reading {
             }
         }
         Ok(())
+    }
+
+    /// An error if it is of another resource.
+    fn is_of(&self, original: &str) -> Result<(), DiscoverError> {
+        if is_same_original(original, self.found.original.as_str()) {
+            return Ok(());
+        }
+        Err(self.wrong(&format!("it is of {original}")))
     }
 
     fn leads_to(&mut self, uri: &str) {

@@ -139,7 +139,8 @@ enum Finding {
 }
 
 /// Compares the directory with the Resource List and the changes since then (RS-195). Changes nothing, and downloads only the
-/// lists. With [`SyncOptions::at`], compares it with the state of that moment (MEM-063). If a Source has only dumps, downloads the manifests beside the packages (RS-103), or else the packages.
+/// lists. With [`SyncOptions::at`], compares it with the state of that moment (MEM-063). If a Source has only dumps, downloads the
+/// manifests beside the packages (RS-103), or else the packages.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list, or the directory is a copy of another Source.
@@ -153,15 +154,12 @@ pub async fn audit(
     let (directory, choices) = (target.directory.clone(), options.clone());
     blocking(move || source.allow(&directory, &choices)).await?;
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
-    let (collected, unproven) = match options.at {
-        Some(moment) => {
-            let past = Box::pin(lists.past(moment)).await?;
-            (past.collected, past.unproven)
-        }
-        None => {
-            let snapshot = Box::pin(lists.read_anew()).await?;
-            (snapshot.collected, snapshot.consistency.reason())
-        }
+    let (collected, unproven) = if let Some(moment) = options.at {
+        let past = Box::pin(lists.past(moment)).await?;
+        (past.collected, past.unproven)
+    } else {
+        let snapshot = Box::pin(lists.read_anew()).await?;
+        (snapshot.collected, snapshot.consistency.reason())
     };
     let Collected { file_map, plan, report, .. } = collected;
     let Report { resources, failed, failures, causes, .. } = report;

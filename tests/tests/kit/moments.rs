@@ -35,7 +35,7 @@ impl Collection {
         let name = match self.rng.usize(0..NAMES) {
             0 => "both".to_owned(),
             1 => "both/inside".to_owned(),
-            number if number % 7 == 0 => format!("deep/er/{number} gr\u{fc}\u{df}e.txt"),
+            number if number.is_multiple_of(7) => format!("deep/er/{number} gr\u{fc}\u{df}e.txt"),
             number => format!("{}/{number}.txt", number % 5),
         };
         let path = self.folder.join(name);

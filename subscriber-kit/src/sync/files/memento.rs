@@ -217,7 +217,7 @@ impl<'s> Mementos<'s> {
         };
         let (datetime, answer) = Offered::of(reply, &claim)?.into_parts();
         let transfer = self.lists.transfer(place.url, wanted.facts);
-        let received = deadline.meet(place.url, transfer.receive(answer)).await??;
+        let received = deadline.meet(place.url, Box::pin(transfer.receive(answer))).await??;
         // Its validators are not those of the resource.
         Ok(Memento { received: Received { sent: None, ..received }, datetime })
     }

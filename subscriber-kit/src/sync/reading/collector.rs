@@ -251,7 +251,7 @@ impl Collector {
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
         if let Some(change) = self.changed_later(&entry, &url) {
-            return self.take_older(&entry, url, change);
+            return self.take_older(entry, url, change);
         }
         let number = self.number(self.filter.admits(&entry))?;
         let facts = Facts::of(&entry);
@@ -332,7 +332,7 @@ impl Collector {
         Ok(if is_wanted { self.lines } else { UNWANTED })
     }
 
-    fn write(
+    pub(super) fn write(
         &mut self,
         entry: Entry,
         url: Url,

@@ -72,37 +72,48 @@ impl Collector {
         Some(LaterChange { is_only_trace: change.is_only_trace && self.file_map.knows(&path), ..change })
     }
 
-    /// Takes a listed resource that changed between the moment and the list. Where nothing tells its older state, the list may say
-    /// who has that.
+    /// Takes a listed resource that changed after the moment. Where no change tells the state that it was in, the list does, if it is of
+    /// before that change; else it may say who has that state.
     pub(super) fn take_older(
         &mut self,
-        entry: &Entry,
+        entry: Entry,
         url: Result<Url, ParseError>,
         change: LaterChange,
     ) -> Result<(), SyncError> {
-        match url {
-            Ok(url) if change.is_only_trace => {
-                let number = self.number(self.filter.admits(entry))?;
-                self.plan_older(entry, &url, number)
-            }
-            _ => Ok(()),
+        let Ok(url) = url else { return Ok(()) };
+        if !change.is_only_trace {
+            return Ok(());
         }
+        let number = self.number(self.filter.admits(&entry))?;
+        if self.list_at.is_none_or(|at| at >= change.at) {
+            return self.plan_older(&entry, &url, number);
+        }
+        if self.has_place(&entry, &url, number) {
+            self.write(entry, url, Vec::new(), false)?;
+        }
+        Ok(())
     }
 
     /// Plans a state of which nothing is known but that it was there.
     fn plan_older(&mut self, entry: &Entry, url: &Url, number: u32) -> Result<(), SyncError> {
-        let placed = self.file_map.change(&entry.loc, url, &self.path_rules, number, Some(Change::Updated));
-        match placed {
-            Ok(()) if number == UNWANTED => Ok(()),
-            Ok(()) => self.push(&Line {
-                loc: entry.loc.clone(),
-                url: url.to_string(),
-                versions: VersionLinks::of(entry, url).of_an_older_version(),
-                ..Line::default()
-            }),
+        if !self.has_place(entry, url, number) {
+            return Ok(());
+        }
+        self.push(&Line {
+            loc: entry.loc.clone(),
+            url: url.to_string(),
+            versions: VersionLinks::of(entry, url).of_an_older_version(),
+            ..Line::default()
+        })
+    }
+
+    /// Whether the next line is to be of this resource, which was there at the moment.
+    fn has_place(&mut self, entry: &Entry, url: &Url, number: u32) -> bool {
+        match self.file_map.change(&entry.loc, url, &self.path_rules, number, Some(Change::Updated)) {
+            Ok(()) => number != UNWANTED,
             Err(error) => {
                 self.report.count(&self.progress, &entry.loc, Err(error));
-                Ok(())
+                false
             }
         }
     }

@@ -56,7 +56,7 @@ pub async fn fetch_versions(
     };
     let base = target.base.clone();
     let opened = blocking(move || VersionStore::open(&directory, &base)).await;
-    let waiting = files.as_ref().map(Vec::clone).unwrap_or_default();
+    let waiting: Vec<PathBuf> = files.iter().flatten().cloned().collect();
     let fetched = async {
         let (files, store) = (files?, Arc::new(opened?));
         let lists = Lists::new(client, offer, target, options, store.staging())?;
@@ -91,7 +91,7 @@ struct Fetching<'s> {
 impl Fetching<'_> {
     async fn all(&self, queue: &Queue, files: Vec<PathBuf>) -> Result<Box<VersionsReport>, SyncError> {
         let options = self.lists.options;
-        let (end, now) = (Instant::now() + options.max_run_time, DateTime::now());
+        let (began, now) = (Instant::now(), DateTime::now());
         let (beginning, replaced) = (queue.clone(), files.clone());
         let mut waiting = blocking(move || beginning.begin(&replaced)).await?;
         let mut report = VersionsReport::default();
@@ -104,7 +104,7 @@ impl Fetching<'_> {
                     Some(version)
                         if begun >= options.max_versions
                             || version.is_paused_at(now)
-                            || Instant::now() >= end =>
+                            || began.elapsed() >= options.max_run_time =>
                     {
                         report.lost += u64::from(!waiting.push(&version)?);
                     }

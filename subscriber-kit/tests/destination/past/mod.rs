@@ -10,8 +10,8 @@ use crate::support::{Source, client, document, entry, expected, files, ok, statu
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::sync::{
-    AuditReport, Authority, Depth, FailureKind, Offer, Report, SyncError, SyncOptions, Target, Verdict,
-    audit, synchronise,
+    AuditReport, Depth, FailureKind, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
+    synchronise,
 };
 use tempfile::TempDir;
 use url::Url;
@@ -191,6 +191,19 @@ async fn mem060_where_no_list_is_that_old_today_s_is_walked_backwards() {
     assert!(report.in_step(), "{report:?}");
     let audit = past.audit_at("11:30").await;
     assert_eq!((audit.verdict, audit.same, audit.unverifiable), (Verdict::Unproven, 2, 1), "b has no hash");
+}
+
+#[tokio::test]
+async fn mem060_today_s_list_tells_the_state_that_ended_only_after_it() {
+    let mut past = Past::start().await;
+    let version = past.link("memento", "/v/a");
+    past.change("/a", "updated", "15:00", Some("newer"), "");
+    past.list("14:00", &[past.told("/a", "", Some("then"), &version)]);
+    past.source.put("/a", b"newer");
+    past.source.raw("/v/a", memento(&past.source.url("/a"), "10:00", "then"));
+    assert!(past.at("11:30").await.in_step());
+    past.assert_copied(&[("a", "then")]);
+    assert_eq!(past.audit_at("11:30").await.verdict, Verdict::InStep, "the list has its hash");
 }
 
 #[tokio::test]
