@@ -244,7 +244,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for number in [0, 3, 2 * TOGETHER] {
             let files: Vec<_> = (0..number).map(|number| folder.path().join(number.to_string())).collect();
-            files.iter().for_each(|file| fs::write(file, "x").unwrap());
+            for file in &files {
+                fs::write(file, "x").unwrap();
+            }
             sync_many(&files, &BTreeSet::from([folder.path().to_owned()]), folder.path()).unwrap();
         }
         let missing = [folder.path().join("missing")];

@@ -1,5 +1,7 @@
 //! The links that a Source gives with an original and its versions, and its TimeMaps (MEM-021, MEM-024, MEM-028, MEM-033, MEM-034).
 
+use std::ops::Range;
+
 use crate::websub::LinkHeader;
 
 use super::{HttpDate, LINK_FORMAT_TYPE, Layout, Stamp, Version, Versions};
@@ -31,28 +33,46 @@ impl Described<'_> {
     /// What a TimeGate says that leads to the version `chosen`, and what this version says itself (MEM-024, MEM-028).
     pub fn links(self, versions: Versions<'_, impl Version>, chosen: usize) -> LinkHeader {
         let links = self.offer(LinkHeader::default().push(self.original, "original"));
-        versions
-            .around(chosen)
-            .into_iter()
-            .fold(links, |links, (index, relation)| self.memento(links, versions, index, &relation))
+        versions.around(chosen).into_iter().fold(links, |links, (index, relation)| {
+            match versions.stamp(index) {
+                Some(stamp) => self.memento(links, stamp, &relation),
+                None => links,
+            }
+        })
     }
 
     /// The TimeMap, or its page that begins with the version `from` or what came next (MEM-033). Above [`MAX_MEMENTOS`] versions
     /// it is one of pages (MEM-034). `None` where no version is left to tell.
     pub fn time_map(self, versions: Versions<'_, impl Version>, from: Option<Stamp>) -> Option<LinkHeader> {
+        let (head, page) = self.time_map_in_parts(versions, from)?;
+        let listed = page.filter_map(|index| versions.stamp(index));
+        Some(listed.fold(head, |links, stamp| self.memento(links, stamp, "memento")))
+    }
+
+    /// The same in two parts, for who writes it piece by piece: its first links, and the positions of the versions that follow, each
+    /// with [`listed`](Self::listed).
+    pub fn time_map_in_parts(
+        self,
+        versions: Versions<'_, impl Version>,
+        from: Option<Stamp>,
+    ) -> Option<(LinkHeader, Range<usize>)> {
         let count = versions.count();
         let first = from.map_or(0, |from| versions.not_before(from));
         let page = first..first.saturating_add(MAX_MEMENTOS).min(count);
         if from.is_none() && page.end < count {
-            return self.pages(versions);
+            return Some((self.pages(versions)?, 0..0));
         }
         let uri = match from {
             None => self.layout.time_map(self.original),
             Some(from) => self.layout.time_map_page(from, self.original),
         };
         let span = (versions.stamp(first)?.at, versions.stamp(page.end.checked_sub(1)?)?.at);
-        let head = self.head(&uri, span);
-        Some(page.fold(head, |links, index| self.memento(links, versions, index, "memento")))
+        Some((self.head(&uri, span), page))
+    }
+
+    /// The link to one version in a TimeMap.
+    pub fn listed(self, stamp: Stamp) -> LinkHeader {
+        self.memento(LinkHeader::default(), stamp, "memento")
     }
 
     fn pages(self, versions: Versions<'_, impl Version>) -> Option<LinkHeader> {
@@ -76,14 +96,7 @@ impl Described<'_> {
         spanning(links, span)
     }
 
-    fn memento(
-        self,
-        links: LinkHeader,
-        versions: Versions<'_, impl Version>,
-        index: usize,
-        relation: &str,
-    ) -> LinkHeader {
-        let Some(stamp) = versions.stamp(index) else { return links };
+    fn memento(self, links: LinkHeader, stamp: Stamp, relation: &str) -> LinkHeader {
         links
             .push(self.layout.memento(stamp, self.original), relation)
             .param("datetime", stamp.at.to_string())

@@ -13,7 +13,7 @@ use axum::{
 };
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE},
+    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE},
 };
 use tower_http::services::ServeFile;
 
@@ -60,6 +60,7 @@ pub(super) async fn file_known_by(validator: Validator, mut request: Request, pa
     }
     if !has_time {
         headers.remove(IF_MODIFIED_SINCE);
+        headers.remove(IF_UNMODIFIED_SINCE);
     }
     if headers.get(IF_RANGE).is_some_and(|version| version != tag) {
         headers.remove(RANGE);

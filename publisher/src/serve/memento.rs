@@ -14,21 +14,24 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION, VARY},
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION, VARY},
 };
 use resync_core::{
     document::Change,
     memento::{
         ACCEPT_DATETIME, Described, HttpDate, LINK_FORMAT_TYPE, Layout, MEMENTO_DATETIME, Stamp,
-        VERSIONS_PATH, Version as _, VersionPath, Versions, link_format,
+        VERSIONS_PATH, Version as _, VersionPath, Versions,
     },
-    websub::{LinkHeader, TopicUrl},
+    websub::{LinkHeader, TopicUrl, legal_target},
 };
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::file::{Validator, file_known_by, unreadable};
+use super::{
+    file::{Validator, file_known_by, unreadable},
+    time_map::TimeMapText,
+};
 use crate::{
     site::Site,
     state::State,
@@ -147,7 +150,9 @@ impl Past {
         let described = Described { layout: &self.layout, original: &original };
         let versions = Versions::of(&stamps);
         match (path, named, wanted) {
-            (VersionPath::TimeMap { from, .. }, ..) => time_map(described, versions, *from),
+            (VersionPath::TimeMap { from, .. }, ..) => {
+                Ok(Found::Said(time_map(described, &stamps, *from).unwrap_or_else(unknown)))
+            }
             (_, Some(named), Some(version)) => memento(&self.journal, described, versions, named, &version),
             (_, Some(named), None) => leading(described, versions, Some(named.at)),
             (_, None, _) => negotiated(described, versions, asked),
@@ -183,8 +188,9 @@ impl Memento {
         match response.status() {
             // Retention has removed it since.
             StatusCode::NOT_FOUND => {
-                headers.remove(MEMENTO_DATETIME);
-                headers.remove(CACHE_CONTROL);
+                for name in [HeaderName::from_static(MEMENTO_DATETIME), CACHE_CONTROL, CONTENT_ENCODING] {
+                    headers.remove(name);
+                }
                 gone(headers)
             }
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
@@ -193,6 +199,7 @@ impl Memento {
             }
             StatusCode::NOT_MODIFIED => {
                 headers.remove(CONTENT_TYPE);
+                headers.remove(CONTENT_ENCODING);
                 response.headers_mut().extend(headers);
                 response
             }
@@ -238,7 +245,7 @@ fn leading(
 ) -> io::Result<Found> {
     let chosen = versions.choose(asked).and_then(|index| Some((index, versions.stamp(index)?)));
     let Some((index, stamp)) = chosen else { return Ok(Found::Said(unknown())) };
-    let uri = described.layout.memento(stamp, described.original);
+    let uri = legal_target(&described.layout.memento(stamp, described.original));
     let headers = HeaderMap::from_iter([
         (LOCATION, value(&uri)?),
         (LINK, value(&described.links(versions, index).to_string())?),
@@ -266,24 +273,27 @@ fn memento(
     let media_type = version.media_type.as_deref().unwrap_or("application/octet-stream");
     headers.insert(MEMENTO_DATETIME, value(&named.at.to_string())?);
     headers.insert(CONTENT_TYPE, value(media_type)?);
+    if let Some(encoding) = &version.encoding {
+        headers.insert(CONTENT_ENCODING, value(encoding)?);
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(FOR_GOOD));
     let digest = version.digest.ok_or_else(|| io::Error::other("a version has no digest"))?;
     let validator = Validator::tag(value(&format!("\"{digest}\""))?);
     Ok(Found::Memento(Memento { file, validator, headers }))
 }
 
-/// The list of all versions (MEM-033, MEM-034).
-fn time_map(
-    described: Described<'_>,
-    versions: Versions<'_, Stamp>,
-    from: Option<Stamp>,
-) -> io::Result<Found> {
-    let Some(links) = described.time_map(versions, from) else { return Ok(Found::Said(unknown())) };
+/// The list of all versions (MEM-033, MEM-034); `None` where it would have none.
+fn time_map(described: Described<'_>, stamps: &[Stamp], from: Option<Stamp>) -> Option<Response> {
+    let (head, page) = described.time_map_in_parts(Versions::of(stamps), from)?;
+    let text = TimeMapText::new(described, &head, stamps.get(page)?.to_vec());
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(LINK_FORMAT_TYPE)),
         (CACHE_CONTROL, HeaderValue::from_static(ASK_AGAIN)),
+        (CONTENT_LENGTH, HeaderValue::from(text.length())),
     ]);
-    Ok(Found::Said(whole(StatusCode::OK, headers, link_format::write(&links))))
+    let mut response = Response::new(Body::new(text));
+    *response.headers_mut() = headers;
+    Some(response)
 }
 
 fn unknown() -> Response {

@@ -6,6 +6,7 @@
 mod file;
 mod gzip;
 mod memento;
+mod time_map;
 
 use std::{
     collections::HashSet,
@@ -143,7 +144,8 @@ struct View {
     described_at: PathBuf,
     description: PathBuf,
     documents: HashSet<PathBuf>,
-    collection: Folder,
+    /// The files; absent where the resources are the records of a program, which another server has.
+    collection: Option<Folder>,
     topics: Vec<Topic>,
     /// What each resource links to.
     resource_links: LinkHeader,
@@ -169,7 +171,7 @@ enum Target {
     Resource(PathBuf, Option<HeaderValue>),
     /// Something of the past: what stands behind the prefix.
     Version(Arc<Past>, String),
-    /// A resource that is no more, and where its versions are.
+    /// A resource that is no more, or not here, and where its versions are.
     Former(HeaderValue),
     /// Something may be there, but cannot be read.
     Unknown(io::Error),
@@ -232,7 +234,8 @@ fn resolve(sets: &[Server], wanted: &str) -> (Target, String) {
 impl View {
     fn of(out: &Path) -> Result<Self, Error> {
         let state = State::load(out)?;
-        let collection = collection::open(&state.settings, out)?;
+        let has_files = !state.settings.directory.as_os_str().is_empty();
+        let collection = has_files.then(|| collection::open(&state.settings, out)).transpose()?;
         let site = Site::of(&state.settings);
         let root = state.settings.root.as_ref().map_or(&state.settings.base_url, |root| &root.base_url);
         let capability_list = state.document(&Capability::CapabilityList);
@@ -281,11 +284,11 @@ impl View {
             return Target::Document(out.join(wanted));
         }
         let Ok(path) = path.strip_prefix(self.base_url.folder()) else { return Target::Nothing };
-        match self.collection.locate(path) {
-            Ok(file) if file.is_file() => {
+        match self.collection.as_ref().map(|collection| collection.locate(path)) {
+            Some(Ok(file)) if file.is_file() => {
                 Target::Resource(file, self.links_of(path, self.resource_links.clone()))
             }
-            Err(LocateError::Unknown(error)) => Target::Unknown(error),
+            Some(Err(LocateError::Unknown(error))) => Target::Unknown(error),
             _ => self.links_of(path, LinkHeader::default()).map_or(Target::Nothing, Target::Former),
         }
     }

@@ -178,8 +178,9 @@ impl Taking {
 
 impl Work {
     fn take(&mut self, event: &mut Event) -> Result<Vec<VersionLine>, BuildError> {
-        let (mut lines, _) = self.pass(Some(&event.item.loc), event.moment)?;
+        let (mut lines, before) = self.pass(Some(&event.item.loc), event.moment)?;
         if !self.links.applies(&event.item.loc) {
+            lines.extend(self.no_longer_kept(before, event.moment));
             return Ok(lines);
         }
         let ordinal = self.ordinal(event)?;
@@ -201,20 +202,31 @@ impl Work {
         let moment = self.after_journal(moment);
         let (mut lines, before) = self.pass(Some(&item.loc), moment)?;
         if !self.links.applies(&item.loc) {
+            lines.extend(self.no_longer_kept(before, moment));
             return Ok(lines);
         }
         let before = before.filter(|before| before.change != Change::Deleted);
         let change = if before.is_some() { Change::Updated } else { Change::Created };
         let event = Event::new(change, moment, item.clone());
+        let bytes = self.incoming.bytes;
         let (digest, is_kept) = self.keep(&event);
         // What was left out has no other digest for that.
         let is_known = before.is_some_and(|before| before.digest.is_some() && before.digest == digest);
         if is_known {
-            self.taken.count -= u64::from(is_kept);
+            // Bytes that were left out count from now on.
+            self.taken.count -= u64::from(is_kept && self.incoming.bytes == bytes);
         } else {
             lines.push(self.line(&event, digest));
         }
         Ok(lines)
+    }
+
+    /// Of a resource whose versions are kept no longer: what it was before is not what it is from this moment on, and what that is nobody
+    /// tells.
+    fn no_longer_kept(&mut self, before: Option<VersionLine>, moment: DateTime) -> Option<VersionLine> {
+        let before = before.filter(|before| before.digest.is_some())?;
+        let event = Event::new(Change::Updated, self.after_journal(moment), Item::new(before.loc));
+        Some(self.line(&event, None))
     }
 
     /// Goes on in the journal to a resource, or to its end: those before it that have a version are gone. Returns the last version of the

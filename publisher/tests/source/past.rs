@@ -10,6 +10,7 @@ use std::{
 
 use resync_core::{datetime::DateTime, memento::HttpDate};
 use resync_harness::{Clock, free_address};
+use resync_publisher::prelude::{BaseUrl, Item, Keep, Source, VersionRules};
 use serde_json::Value;
 
 use crate::{
@@ -82,7 +83,11 @@ impl Listed {
 
 /// The mementos of a TimeMap, read as its text is written.
 fn listed(server: &Server, original: &str) -> Vec<Listed> {
-    let answer = server.get(&format!("{PREFIX}timemap/link/{original}"));
+    listed_at(server, PREFIX, original)
+}
+
+fn listed_at(server: &Server, prefix: &str, original: &str) -> Vec<Listed> {
+    let answer = server.get(&format!("{prefix}timemap/link/{original}"));
     assert_eq!(answer.status, 200);
     let text = String::from_utf8(answer.body).unwrap();
     let memento = |line: &str| {
@@ -255,30 +260,37 @@ fn mem031_a_deletion_is_gone_with_a_date_and_what_retention_removed_is_gone_with
 }
 
 #[test]
-fn mem032_of_two_versions_in_one_second_each_has_its_uri_and_the_later_is_led_to() {
-    let past = Past::at(BASE);
-    past.build_on(0);
-    let server = Server::start(&past.place);
-    let mut contents = vec!["alpha".to_owned()];
-    let same_second = loop {
-        let versions = listed(&server, A);
-        assert_eq!(versions.len(), contents.len());
-        let pair = versions.windows(2).position(|pair| pair[0].date == pair[1].date);
-        if let Some(index) = pair {
-            break index;
-        }
-        contents.push(format!("version {}", contents.len()));
-        past.place.put("a.txt", contents.last().unwrap());
-        past.build_on(0);
-    };
-    let versions = listed(&server, A);
-    for (version, content) in versions.iter().zip(&contents) {
-        assert_eq!(server.get(version.path()).body, content.as_bytes(), "{version:?}");
+fn mem015_mem032_of_two_versions_in_one_second_each_has_its_uri_and_the_later_is_led_to() {
+    const LEAF: &str = "http://source.example/data/leaf";
+    let prefix = "/data/plants/resync/versions/";
+    let texts = ["green", "yellow", "red"];
+    let item = |text: &str| Item::new(LEAF).content(text.as_bytes());
+    let place = Place::new();
+    let base: BaseUrl = "http://source.example/data/".parse().unwrap();
+    let rules = VersionRules { keep: Keep::Always, ..VersionRules::default() };
+    // The records of a program, which keeps what they were.
+    let set = Source::new(place.out(), base).set("plants").unwrap().keep_versions(rules, move |wanted| {
+        Ok(texts.into_iter().find(|text| item(text).hashes == wanted.hashes).map(str::as_bytes))
+    });
+    set.list_all([item(texts[0])]).unwrap();
+    // What is published together has one moment.
+    set.updated(item(texts[1])).unwrap();
+    set.updated(item(texts[2])).unwrap();
+    set.publish().unwrap();
+
+    let server = Server::start(&place);
+    let versions = listed_at(&server, prefix, LEAF);
+    assert_eq!(versions.len(), 3);
+    for (version, text) in versions.iter().zip(texts) {
+        assert_eq!(server.get(version.path()).body, text.as_bytes(), "{version:?}");
     }
-    let date = &versions[same_second].date;
-    let last_of_it = versions.iter().rfind(|version| version.date == *date).unwrap();
-    assert_eq!(asked(&server, A, date).header("location"), last_of_it.uri);
-    assert!(last_of_it.uri.contains("-1/"), "{versions:?}");
+    let [earlier, later] = [1, 2].map(|index| &versions[index]);
+    assert!(earlier.date == later.date && earlier.uri != later.uri, "{versions:?}");
+    let at_it = format!("Accept-Datetime: {}\r\n", later.date);
+    assert_eq!(server.ask("GET", &format!("{prefix}{LEAF}"), &at_it).header("location"), later.uri);
+    let elsewhere = server.get("/data/leaf");
+    assert_eq!(elsewhere.status, 404, "another server has the records");
+    assert!(elsewhere.header("link").contains("rel=\"timegate\""), "{elsewhere:?}");
 }
 
 #[test]

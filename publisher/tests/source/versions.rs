@@ -277,7 +277,8 @@ fn mem036_the_first_build_that_keeps_versions_says_what_another_web_server_has_t
 
 #[test]
 fn only_what_matches_is_kept_and_a_wider_choice_begins_with_what_is_there() {
-    let (place, config) = keeping("[versions]\nkeep = \"always\"\nonly = [\"*.xml\"]\n");
+    let xml_only = format!("{ALWAYS}only = [\"*.xml\"]\n");
+    let (place, config) = keeping(&xml_only);
     build(&config).succeeded();
     place.put("a.txt", "changed");
     build(&config).succeeded();
@@ -289,6 +290,14 @@ fn only_what_matches_is_kept_and_a_wider_choice_begins_with_what_is_there() {
     build(&config).succeeded();
     assert_eq!(kept(&place.out()), contents(&["changed", "<b/>"]));
     assert_eq!(journal(&place.out()).len(), 2);
+    // A narrower one ends what it leaves out, since nobody tells any more what that is.
+    let config = keeping_in(&place, &xml_only);
+    build(&config).succeeded();
+    place.put("a.txt", "changed again");
+    build(&config).succeeded();
+    let of_a = journal(&place.out()).into_iter().filter(|(loc, ..)| loc.ends_with("/a.txt"));
+    assert_eq!(of_a.map(|(_, _, change)| change).collect::<Vec<_>>(), ["created", "updated"]);
+    assert_eq!(kept(&place.out()), contents(&["changed", "<b/>"]));
 }
 
 #[test]

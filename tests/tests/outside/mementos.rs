@@ -264,7 +264,7 @@ async fn mem020_mem022_mem024_mem028_mem031_mem033_pywb_shows_each_version_byte_
                 let shown = get(address, &format!("/past/{}id_/{url}", digits(asked))).await;
                 match &version.content {
                     Some(content) => {
-                        assert_eq!((shown.status, &shown.text()), (200, content), "{url} at {asked}")
+                        assert_eq!((shown.status, &shown.text()), (200, content), "{url} at {asked}");
                     }
                     None => assert_eq!(shown.status, 410, "{url} at {asked}"),
                 }
