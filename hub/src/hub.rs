@@ -247,9 +247,7 @@ impl Hub {
             forms: FormTurns::default(),
         });
         let own = SelfService::new(service, &endpoint);
-        for tls in [&tls, &admin_tls].into_iter().flatten() {
-            tasks.spawn(tls.clone().keep(stopped.clone()));
-        }
+        keep_certificates([&tls, &admin_tls], &stopped, &mut tasks);
         let ingress = |tls| Ingress::new(&config.ingress, tls);
         let operators = ingress(admin_tls).with_leeway(config.admin.backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
@@ -305,6 +303,13 @@ impl Hub {
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
+    }
+}
+
+/// Certificates are read anew when their files change.
+fn keep_certificates(of: [&Option<Tls>; 2], stopped: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+    for tls in of.into_iter().flatten() {
+        tasks.spawn(tls.clone().keep(stopped.clone()));
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::helpers::serde_text::text_list;
 
-pub(crate) use self::urls::parse_http;
+pub(crate) use self::{link_template::is_target, urls::parse_http};
 pub use self::{
     link_template::{LinkError, LinkTemplate},
     rules::Rules,

@@ -310,7 +310,7 @@ fn mem033_a_time_map_is_link_format_with_original_time_gate_itself_and_each_meme
     for Listed { uri, date } in &versions {
         expected += &format!(",\n<{uri}>; rel=\"memento\"; datetime=\"{date}\"");
     }
-    assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "\n");
+    assert_eq!(str::from_utf8(&answer.body).unwrap(), expected + "\n");
     let moments: Vec<HttpDate> = versions.iter().map(|version| version.date.parse().unwrap()).collect();
     assert!(moments.is_sorted());
     let head = server.ask("HEAD", &path, "");

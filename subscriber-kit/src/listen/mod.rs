@@ -9,6 +9,7 @@ mod keeper;
 mod local_copy;
 mod looks;
 mod retry_schedule;
+mod version_fetching;
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -25,7 +26,7 @@ use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
-use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder};
+use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder, refuse_mixed_folders};
 pub use destination::{Destination, DestinationBuilder};
 pub use event::ListenEvent;
 use keeper::Keeper;
@@ -219,6 +220,7 @@ pub async fn listen_all(
 /// Opens and locks the state of a copy, unless the directory is somebody's own.
 fn open_state(copy: &ListenOptions) -> Result<Subscriptions, ListenError> {
     let state = copy.state_folder();
+    refuse_mixed_folders(&copy.into, copy.sync.versions.as_deref())?;
     refuse_foreign_folder(&Folder { directory: &copy.into, state: Some(&state) }, &copy.sync)?;
     let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
     std::fs::create_dir_all(&copy.into).map_err(no_directory)?;

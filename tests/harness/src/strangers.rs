@@ -48,6 +48,8 @@ pub const FLASK_SUBSCRIBER: PythonPeer = python!("subscriber");
 pub const DJANGO_PUSH: PythonPeer = python!("publisher");
 /// A client of `ResourceSync`.
 pub const RESYNC: PythonPeer = python!("resync");
+/// The test server of Memento's authors, `memento_test`.
+pub const MEMENTO_SERVER: PythonPeer = python!("memento_server");
 /// Who judges `OpenAPI`, JSON Schema, Kubernetes' objects and JSON Patch.
 pub const JUDGES: PythonPeer = python!("judges");
 /// A client of Memento, `memento_client`.

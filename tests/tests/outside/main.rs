@@ -1,5 +1,6 @@
 //! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
 
+mod archives;
 mod catch_up;
 mod comments;
 mod completions;

@@ -22,7 +22,9 @@ impl Owner {
                 };
                 match event {
                     Some(OrderEvent::Given(shards)) => {
-                        shards.into_iter().for_each(|shard| owner.look_for_orders(shard));
+                        for shard in shards {
+                            owner.look_for_orders(shard);
+                        }
                     }
                     Some(OrderEvent::Answered(_)) => {}
                     None => return,
