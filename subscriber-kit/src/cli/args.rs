@@ -109,7 +109,7 @@ pub(crate) enum Command {
         /// Copy what the Source had at this time, such as 2026-03-01, to a DIR that stays so; what cannot be had as it was is named
         #[arg(long, value_name = "TIME", value_parser = past)]
         at: Option<DateTime>,
-        /// For --at: also ask this archive for past states; the URI of a resource is added to its URL, of whatever origin it is
+        /// For --at and --versions: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
         #[arg(long, value_name = "URL", value_parser = http_url)]
         timegate: Option<Url>,
         /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done

@@ -222,8 +222,8 @@ pub struct SyncOptions {
     /// for another one, or for the present, refuse it. Any [`Depth`] does the same, and [`SyncOptions::prefer`] counts for nothing. What
     /// cannot be had as it was is a failure.
     pub at: Option<DateTime>,
-    /// For [`SyncOptions::at`]: an archive that is asked for past states that neither the lists nor the Source lead to (RFC 7089). It is
-    /// the URL to which the URI of a resource is added, and may be of any origin.
+    /// For [`SyncOptions::at`] and [`SyncOptions::versions`]: an archive that is asked for past states that neither the lists nor the
+    /// Source lead to (RFC 7089). It is the URL to which the URI of a resource is added, and may be of any origin.
     pub timegate: Option<Url>,
     /// Progress of the run.
     pub progress: Progress,

@@ -151,7 +151,15 @@ impl Iterator for VersionLines {
                     Ok(version) => return Some(Ok(version)),
                     Err(error) => tracing::info!(%error, "cannot read a line about a version"),
                 },
-                Some(Err(error)) => return Some(Err(error)),
+                // It was cut off within a character.
+                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::info!(%error, "cannot read a line about a version");
+                }
+                Some(Err(error)) => {
+                    // The same again would come without end.
+                    self.current = None;
+                    return Some(Err(error));
+                }
                 None => match File::open(self.next.next()?) {
                     Ok(file) => self.current = Some(BufReader::new(file).lines()),
                     Err(error) => return Some(Err(error)),

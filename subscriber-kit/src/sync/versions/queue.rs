@@ -160,6 +160,8 @@ mod tests {
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..whole.len() - 5]).unwrap();
         assert_eq!(all(&queue), [version(4)], "a line that was cut off is left out");
+        std::fs::write(&file, [&b"\xc3\n"[..], &whole].concat()).unwrap();
+        assert_eq!(all(&queue), [version(4), version(5)], "and one that was cut off within a character");
     }
 
     #[test]
