@@ -155,10 +155,12 @@ mod tests {
 
     const A: &str = "https://example.org/a.txt";
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what reading gives")]
     fn gate(original: &str) -> Option<VersionPath> {
         Some(VersionPath::TimeGate { original: original.to_owned() })
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what reading gives")]
     fn memento(stamp: &str, original: &str) -> Option<VersionPath> {
         Some(VersionPath::Memento { stamp: stamp.parse().unwrap(), original: original.to_owned() })
     }

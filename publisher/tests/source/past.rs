@@ -3,6 +3,7 @@
 //! Each build lives by a clock of its own, so that there are days between versions.
 
 use std::{
+    fmt::Write as _,
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
@@ -308,7 +309,7 @@ fn mem033_a_time_map_is_link_format_with_original_time_gate_itself_and_each_meme
         versions[0].date, versions[3].date
     );
     for Listed { uri, date } in &versions {
-        expected += &format!(",\n<{uri}>; rel=\"memento\"; datetime=\"{date}\"");
+        write!(expected, ",\n<{uri}>; rel=\"memento\"; datetime=\"{date}\"").unwrap();
     }
     assert_eq!(str::from_utf8(&answer.body).unwrap(), expected + "\n");
     let moments: Vec<HttpDate> = versions.iter().map(|version| version.date.parse().unwrap()).collect();

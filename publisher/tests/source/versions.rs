@@ -20,7 +20,7 @@ use crate::{
     configured::configured,
     dumping::unpacked,
     killing::listed,
-    support::{BASE, Hub, Place, Run, document_in, run, text},
+    support::{BASE, Heard, Hub, Place, Run, document_in, run, text},
 };
 
 /// A place that keeps versions by these keys, and its configuration.
@@ -232,7 +232,7 @@ fn mem035_entries_link_to_their_versions_and_resources_to_where_these_are_negoti
     assert_eq!(time_map.href, format!("{BASE}/resync/versions/timemap/link/{BASE}/a.txt"));
     assert_eq!(time_map.media_type.as_deref(), Some("application/link-format"));
     assert_eq!(resource.link(&Relation::Memento), None);
-    let of_changes = hub.all_heard().into_iter().find(|heard| heard.is_of_changes()).unwrap();
+    let of_changes = hub.all_heard().into_iter().find(Heard::is_of_changes).unwrap();
     assert!(of_changes.body.contains(&expected.href), "{}", of_changes.body);
     run(&["dump", "--changes", "--config", text(&config)]).succeeded();
     let dump = place.document("resync/changedump-1.xml");

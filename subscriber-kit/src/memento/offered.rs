@@ -52,7 +52,7 @@ impl Offered {
         let Some(datetime) = datetime else {
             return Err(MementoError::NoDatetime { server: server(&url) }.into());
         };
-        if !is_of(&links, claim.original) && !(claim.is_listed && claim.has_hash) {
+        if !(is_of(&links, claim.original) || claim.is_listed && claim.has_hash) {
             return Err(MementoError::OtherOriginal { server: server(&url) }.into());
         }
         if !claim.has_hash && !claim.lifetime.includes(datetime) {

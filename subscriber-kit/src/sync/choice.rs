@@ -72,7 +72,7 @@ pub(crate) async fn synchronise_with_notified(
         let run = Run::open(client, offer, target, options, notified).await?;
         match options.at {
             Some(moment) => Box::pin(run.at(moment)).await,
-            None => run.synchronise(depth).await,
+            None => Box::pin(run.synchronise(depth)).await,
         }
     };
     let ended = tokio::time::timeout(max, Box::pin(synchronising)).await;

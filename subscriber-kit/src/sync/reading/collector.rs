@@ -348,7 +348,7 @@ impl Collector {
             let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
             let facts = Facts::of(&entry);
             let accept = accept(&entry, &facts, &self.prefer);
-            let line = Line { facts, accept, mirrors, via, packed, patches, ..bare };
+            let line = Line { facts, mirrors, accept, via, packed, patches, ..bare };
             self.with_version(line, &entry, &url)
         };
         self.bytes = self.bytes.saturating_add(line.facts.length.unwrap_or(0));

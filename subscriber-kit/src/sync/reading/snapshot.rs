@@ -74,7 +74,7 @@ impl Lists<'_> {
             if last_seen.as_ref().is_some_and(|last_seen| last_seen.digest == root.digest) {
                 return Ok(None);
             }
-            let snapshot = self.read_once(root).await?;
+            let snapshot = Box::pin(self.read_once(root)).await?;
             tries -= 1;
             match &snapshot.consistency {
                 Consistency::Mixed(why) if tries > 0 => {

@@ -75,7 +75,7 @@ pub async fn fetch_versions(
 async fn broken(target: &Target, files: Vec<PathBuf>, error: &(dyn Error + Sync)) -> Box<VersionsReport> {
     tracing::warn!(%error, "cannot fetch versions; the next run does");
     let cause = format!("versions wait, and cannot be fetched now: {error}");
-    let waiting = blocking(move || VersionLines::of_all(files).filter(Result::is_ok).count()).await;
+    let waiting = blocking(move || VersionLines::of_all(files).flatten().count()).await;
     let mut report = VersionsReport { waiting: waiting as u64, ..VersionsReport::default() };
     let directory = target.directory().display().to_string();
     report.fail(Failure::new(&directory, FailureKind::Other, &cause), true);
