@@ -9,6 +9,7 @@
 
 mod backup;
 mod embedded;
+mod encoding;
 mod error;
 mod findings;
 mod keyring;

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
-//! | `key`, `layout`, `fields`, `codec` | keys; the fields of each record; their bytes; the frame around them |
 //! | `parts` | what each trait of `store/parts` asks for |
 //! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
 //! | `summaries` | what an opening reads of every subscription |
@@ -20,15 +19,11 @@ mod cache;
 mod capture;
 mod check;
 mod closed;
-mod codec;
 mod copy;
 mod directory;
 mod engine;
-mod fields;
 mod fjall;
 mod journals;
-mod key;
-mod layout;
 mod log_reader;
 mod memory;
 mod missed;
@@ -62,7 +57,6 @@ use tokio::sync::Semaphore;
 pub use self::check::check;
 pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
-use self::layout::{Encryption, Foundation};
 use self::memory::Ledger;
 pub use self::repair::repair;
 use self::reserve::DiskReserve;
@@ -72,6 +66,8 @@ use self::shared::Shared;
 pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index, in_memory};
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
+use super::encoding::layout::{Encryption, Foundation};
+use super::encoding::{codec, key};
 use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.

@@ -12,9 +12,10 @@ use resync_core::datetime::DateTime;
 
 use super::closed::Closed;
 use super::engine::{Batch, Engine, Space};
-use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
-use super::{check, codec, directory, key, widen};
+use super::{check, directory, widen};
 use crate::store::backup::{Content, Credentials, Reader};
+use crate::store::encoding::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
+use crate::store::encoding::{codec, key};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
 type Result<T> = std::result::Result<T, BackupError>;

@@ -11,13 +11,13 @@ use tokio::sync::{mpsc, watch};
 
 use super::cache::{Notifications, Recipients};
 use super::capture::Capture;
-use super::codec::{self, Fields as _, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::key::{self, Pair};
-use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use super::memory::{LogBytes, Topics};
 use super::summaries::{Origins, Summaries};
 use super::transaction::Staged;
+use crate::store::encoding::codec::{self, Fields as _, Record};
+use crate::store::encoding::key::{self, Pair};
+use crate::store::encoding::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use crate::store::{
     self, Additions, CachePolicy, ClientUsage, Keyring, Laggard, Offset, ReadAhead, Recipient, Result, Shard,
     ShardState, StoreError, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId,

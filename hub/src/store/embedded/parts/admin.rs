@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use super::super::engine::Space;
-use super::super::layout::Encryption;
 use super::super::shared::Shared;
 use super::super::writer::Kind;
 use super::super::{Embedded, RESEALED, SMALL, widen};
 use super::super::{copy, memory};
+use crate::store::encoding::layout::Encryption;
 use crate::store::{Admin, BackupError, Copied, Keyring, Meters, Result, StoreError, TopicId, Usage};
 
 #[async_trait]

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::super::engine::Keys;
-use super::super::key;
 use super::super::search::part_of_shard;
 use super::super::writer::Kind;
 use super::super::{Embedded, SLICE, SMALL};
 use super::super::{missed, standing};
+use crate::store::encoding::key;
 use crate::store::{
     Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Result, Shard,
     ShardState, Skip, StoreEvent, Subscription, SubscriptionId, TopicId,

@@ -22,11 +22,11 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
 use super::accounts::SubscriptionChange;
-use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
-use super::key::{self, Pair};
-use super::layout::{Counters, Floor, TopicState};
 use super::memory::{Ledger, Topics};
+use crate::store::encoding::codec::{self, Record};
+use crate::store::encoding::key::{self, Pair};
+use crate::store::encoding::layout::{Counters, Floor, TopicState};
 use crate::store::{
     Epoch, Keyring, Notification, Offset, Payer, RequestId, Result, Shard, StoreError, StoreEvent,
     SubscriptionId, Topic, TopicId,

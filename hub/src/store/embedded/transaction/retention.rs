@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use resync_core::datetime::DateTime;
 
 use super::Transaction;
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{Floor, IdempotencyRecord, LogRecord, TopicState};
 use crate::store::embedded::memory::LogBytes;
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Floor, IdempotencyRecord, LogRecord, TopicState};
 use crate::store::{Offset, Payer, Result, Shard, Shares, StoreError, Topic, TopicId, Trimmed, Uptime};
 
 /// What one command removed.

@@ -17,7 +17,7 @@ use resync_core::datetime::DateTime;
 
 use super::Transaction;
 use super::retention::{BySize, Cut, oldest};
-use crate::store::embedded::layout::TopicState;
+use crate::store::encoding::layout::TopicState;
 use crate::store::{Payer, Result, TopicId};
 
 /// When room has to be made, so much of the share is made free beyond it: looking for the heaviest costs as much for one

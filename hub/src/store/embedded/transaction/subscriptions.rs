@@ -8,10 +8,10 @@ use resync_core::websub::Secret;
 
 use super::{Pending, Transaction, after};
 use crate::store::embedded::accounts::{Counted, SubscriptionChange};
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key::{self, Pair, pair};
-use crate::store::embedded::layout::Address;
+use crate::store::encoding::codec;
+use crate::store::encoding::key::{self, Pair, pair};
+use crate::store::encoding::layout::Address;
 use crate::store::{
     Activation, Denial, DenialId, DenialScope, Ended, Epoch, Intent, NewDenial, NewRequest, PendingRequest,
     RequestId, Result, Shard, StoreError, StoreEvent, Subscription, SubscriptionId, SubscriptionSummary,

@@ -1,0 +1,16 @@
+//! How records become bytes: in the spaces of an embedded store, in a backup, and where a database keeps what it need not look into.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `space` | the kinds of records |
+//! | `key` | the key of each record |
+//! | `layout`, `fields` | the fields of each record; their bytes |
+//! | `codec` | the frame around them, and the secrets in them |
+
+pub(in crate::store) mod codec;
+pub(in crate::store) mod fields;
+pub(in crate::store) mod key;
+pub(in crate::store) mod layout;
+mod space;
+
+pub(in crate::store) use self::space::Space;
