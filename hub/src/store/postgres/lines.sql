@@ -58,6 +58,16 @@ BEGIN
 END
 $$;
 
+-- A hub stops: others may have its shards at once.
+CREATE OR REPLACE FUNCTION hub.leave_1(line bigint, generation bigint, node bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    DELETE FROM hub.node n WHERE n.id = node;
+    DELETE FROM hub.line l WHERE l.node = leave_1.node;
+END
+$$;
+
 -- Makes the table of a day or an hour to come. It is made by itself and then attached, since that holds up nobody.
 CREATE OR REPLACE FUNCTION hub.make_part_1(whole regclass, part text, since text, until text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -146,5 +156,16 @@ BEGIN
     )
     SELECT coalesce(array_agg(id), '{}') INTO made FROM inserted;
     RETURN made;
+END
+$$;
+
+-- Counts topics that were made (1) or forgotten (-1), each in the shard of its id.
+CREATE OR REPLACE FUNCTION hub.tally_topics_1(ids bigint[], by integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.tally_1(array_agg(n.shard), array_agg(0::bigint), array_agg(n.count), array_agg(0::bigint))
+    FROM (
+        SELECT (i % s.shards)::smallint AS shard, count(*) * by AS count FROM unnest(ids) AS i, hub.store s GROUP BY 1
+    ) n;
 END
 $$;

@@ -28,12 +28,12 @@ DECLARE
     weighed bigint[];
     spoken_for boolean[];
     ranked integer[] := rank;
+    new_topics bigint[] := '{}';
     seen_posts integer[];
     seen_places bigint[];
     seen_same boolean[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    made := 0;
     -- Topics are locked in the order of their ids, and stay so until this is committed: places are dense in the order of commits.
     LOOP
         WITH locked AS MATERIALIZED (
@@ -45,7 +45,7 @@ BEGIN
         INTO ids, ends, weighed, spoken_for
         FROM unnest(keys) WITH ORDINALITY AS k(key, n) LEFT JOIN locked l ON l.key = k.key;
         EXIT WHEN array_position(ids, NULL) IS NULL;
-        made := made + hub.make_topics_1(
+        new_topics := new_topics || hub.make_topics_1(
             (SELECT array_agg(keys[n] ORDER BY n) FROM generate_subscripts(ids, 1) n WHERE ids[n] IS NULL),
             (SELECT array_agg(sorts[n] ORDER BY n) FROM generate_subscripts(ids, 1) n WHERE ids[n] IS NULL),
             (SELECT array_agg(urls[n] ORDER BY n) FROM generate_subscripts(ids, 1) n WHERE ids[n] IS NULL),
@@ -113,9 +113,7 @@ BEGIN
             place = excluded.place, digest = excluded.digest, seen_at = excluded.seen_at, expires = excluded.expires;
     END IF;
     IF cardinality(dated) > 0 THEN
-        PERFORM hub.link_chains_1(
-            ids, of, ends, ranked, dated, froms, untils
-        );
+        PERFORM hub.link_chains_1(ids, of, ends, ranked, dated, froms, untils);
     END IF;
     IF cardinality(validated) > 0 THEN
         INSERT INTO hub.validators (topic, version, url, etag, last_modified, digest)
@@ -134,6 +132,10 @@ BEGIN
     FROM unnest(of, ranked, weights, fetched) WITH ORDINALITY AS p(of, rank, weight, fetched, post)
     WHERE p.rank IS NOT NULL
     GROUP BY p.of;
+    made := cardinality(new_topics);
+    IF made > 0 THEN
+        PERFORM hub.tally_topics_1(new_topics, 1);
+    END IF;
     xid := pg_current_xact_id()::text::bigint;
     topics := ids;
     SELECT array_agg(coalesce(ends[p.of] + p.rank, seen_places[array_position(seen_posts, p.post)]) ORDER BY p.post),

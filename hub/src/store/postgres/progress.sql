@@ -18,11 +18,17 @@ BEGIN
 END
 $$;
 
+-- Takes a shard over, unless another hub that is up owns it: then the answer is NULL.
 CREATE OR REPLACE FUNCTION hub.claim_1(line bigint, generation bigint, node bigint, shard smallint, OUT epoch bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    UPDATE hub.shard s SET owner = node, epoch = s.epoch + 1 WHERE s.shard = claim_1.shard RETURNING s.epoch INTO epoch;
+    UPDATE hub.shard s SET owner = node, epoch = s.epoch + 1
+    WHERE s.shard = claim_1.shard AND (
+        s.owner IS NULL OR s.owner = node
+        OR NOT EXISTS (SELECT FROM hub.node n WHERE n.id = s.owner AND n.alive_until > clock_timestamp())
+    )
+    RETURNING s.epoch INTO epoch;
 END
 $$;
 

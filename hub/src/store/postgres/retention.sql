@@ -133,12 +133,11 @@ LANGUAGE plpgsql AS $$
 DECLARE
     idle bigint[];
     last bigint;
-    shard_count smallint;
 BEGIN
     PERFORM hub.fence_1(line, generation);
     -- Checkpoints wait meanwhile: of a topic that is forgotten they save nothing.
     PERFORM FROM hub.shard s ORDER BY s.shard FOR NO KEY UPDATE;
-    SELECT s.shards INTO shard_count FROM hub.store s FOR UPDATE;
+    PERFORM FROM hub.store s FOR UPDATE;
     WITH locked AS MATERIALIZED (
         SELECT t.id, t.head FROM hub.topic t
         WHERE t.id = ANY (topics) AND t.subscriptions = 0 AND t.first > t.head
@@ -156,11 +155,7 @@ BEGIN
     DELETE FROM hub.validators v WHERE v.topic = ANY (idle);
     DELETE FROM hub.watermark w USING hub.shard h, unnest(idle) AS n(topic) WHERE w.shard = h.shard AND w.topic = n.topic;
     DELETE FROM hub.skip k USING hub.shard h, unnest(idle) AS n(topic) WHERE k.shard = h.shard AND k.topic = n.topic;
-    PERFORM FROM hub.tally t
-    WHERE t.shard IN (SELECT n % shard_count FROM unnest(idle) AS n) ORDER BY t.shard FOR NO KEY UPDATE;
-    UPDATE hub.tally t SET topics = t.topics - n.count
-    FROM (SELECT i % shard_count AS shard, count(*) AS count FROM unnest(idle) AS i GROUP BY 1) n
-    WHERE t.shard = n.shard;
     DELETE FROM hub.topic t WHERE t.id = ANY (idle);
+    PERFORM hub.tally_topics_1(idle, -1);
 END
 $$;

@@ -253,7 +253,8 @@ CREATE TABLE hub.request (
     subscribes boolean NOT NULL,
     lease bigint,
     secret bytea,
-    verify_token text,
+    -- What a stranger wrote: a text here may not hold the character 0.
+    verify_token bytea,
     received_at timestamptz NOT NULL
 );
 
