@@ -160,13 +160,12 @@ impl FetchFailure {
 
     /// The hub lacks something; the topic is not to blame.
     fn is_shortage(&self) -> bool {
-        use StoreError::{Busy, Closed, Full, Read, Write};
+        use StoreError::{Away, Busy, Closed, Full, NotDurable, Read, Unknown, Write};
         matches!(
             self,
-            Self::Store(Full { .. } | Busy | Write(_) | Read(_) | Closed)
-                | Self::Topic(FetchError::Egress(
-                    EgressError::NoFileDescriptors | EgressError::BodyMemoryFull
-                ))
+            Self::Store(
+                Full { .. } | Busy | Write(_) | Read(_) | Closed | Away(_) | Unknown(_) | NotDurable(_)
+            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
         )
     }
 }

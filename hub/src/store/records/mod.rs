@@ -5,7 +5,9 @@ mod log;
 mod subscriptions;
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
+use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
@@ -50,11 +52,31 @@ impl SubscriptionKey {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The key with this hash.
+    #[cfg(feature = "postgres")]
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
 }
 
 /// A topic's identity: random, so that a hub set up anew never repeats the notification identities of its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u64);
+
+impl TopicId {
+    /// One that no other hub and no later store gives to its topics. Without the top bit it fits an `i64`.
+    pub(in crate::store) fn random() -> Self {
+        loop {
+            let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+            // The fixed bits of a UUID lie in different places of its halves.
+            let id = (high ^ low) >> 1;
+            if id != 0 {
+                return Self(id);
+            }
+        }
+    }
+}
 
 /// A subscription's identity; grows with every new subscription of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -179,4 +201,10 @@ pub enum StoreEvent {
         /// The subscription.
         id: SubscriptionId,
     },
+}
+
+/// `by` later; at most the last moment that can be written down.
+pub(super) fn after(time: DateTime, by: Duration) -> DateTime {
+    const LAST: Duration = Duration::from_secs(253_402_207_200);
+    DateTime::from_system_time(time.to_system_time().checked_add(by).unwrap_or(SystemTime::UNIX_EPOCH + LAST))
 }

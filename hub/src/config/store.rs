@@ -1,0 +1,91 @@
+//! `[store]`: what keeps the data, and where.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::values::{self, Engine};
+use super::{Config, Hidden};
+
+/// `[store]`
+#[derive(Clone, Debug, Deserialize)]
+pub struct StoreConfig {
+    /// What keeps the data.
+    #[serde(deserialize_with = "values::engine")]
+    pub engine: Engine,
+    /// Bytes that must be free on the disk; with less the hub accepts nothing new.
+    #[serde(deserialize_with = "values::size")]
+    pub reserve: u64,
+    /// Where the database is, with the password if it takes one.
+    pub url: Hidden,
+    /// The file with the certificates that vouch for the servers of the database; empty: those of the web do.
+    pub ca: PathBuf,
+    /// How it is known that the database keeps what it acknowledges.
+    pub durability: Durability,
+}
+
+/// How it is known that the database keeps what it acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The hub sees it: a standby has what was acknowledged.
+    Proven,
+    /// The operator says so: what is below the only server is itself replicated, or its loss is accepted.
+    Declared,
+}
+
+/// Where a database is, and what is expected of it.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Debug)]
+pub struct DatabaseConfig {
+    /// Its URL, with several hosts perhaps.
+    pub url: Hidden,
+    /// The file with the certificates that vouch for its servers; `None`: those of the web do.
+    pub ca: Option<PathBuf>,
+    /// How it is known that it keeps what it acknowledges.
+    pub durability: Durability,
+    /// The hub's own folder, for what is not in the database.
+    pub data_dir: PathBuf,
+}
+
+#[cfg(feature = "postgres")]
+impl DatabaseConfig {
+    /// What a hub's configuration says of its database.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            url: config.store.url.clone(),
+            ca: Some(config.store.ca.clone()).filter(|path| !path.as_os_str().is_empty()),
+            durability: config.store.durability,
+            data_dir: config.data_dir.clone(),
+        }
+    }
+}
+
+impl StoreConfig {
+    pub(super) fn mistakes(&self) -> Vec<String> {
+        let is_told = self.engine.name() != "postgres" || !self.url.reveal().is_empty();
+        let missing = "store.url must say where the database is: write for example \"postgres://hub@db1.example,db2.example/hub\"";
+        if is_told { Vec::new() } else { vec![missing.to_owned()] }
+    }
+}
+
+/// Whether the URL of a database has a password in it.
+pub(super) fn has_password(url: &str) -> bool {
+    let named = url.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+    named.is_some_and(|(user, _)| user.contains(':')) || url.contains("password=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_of_a_database_is_noticed_before_its_hosts_and_behind_them() {
+        for url in ["postgres://me:secret@one,two:5433/hub", "postgres://one/hub?password=secret"] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in ["postgres://me@one:5432,two:5433/hub", "postgres://one:5432/hub?sslmode=require", ""] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
+}
