@@ -8,6 +8,8 @@
 //! checkpoint that carries an older epoch is refused, so a paused owner cannot write over its successor.
 
 mod backup;
+mod cache;
+mod copies;
 mod embedded;
 mod encoding;
 mod error;
@@ -15,7 +17,11 @@ mod findings;
 mod keyring;
 mod meters;
 mod parts;
+mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod records;
+mod room;
 mod verified;
 
 #[cfg(test)]
@@ -32,6 +38,7 @@ pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
 pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions, WallClock};
+pub use place::Place;
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
     ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,

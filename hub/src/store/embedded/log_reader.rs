@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 
-use super::cache::ReadLock;
 use super::engine::{Keys, Space};
 use super::shared::Shared;
+use crate::store::cache::ReadLock;
 use crate::store::encoding::codec;
 use crate::store::encoding::key;
 use crate::store::encoding::layout::{Body, Empty, LogRecord, Part, received_at_of};

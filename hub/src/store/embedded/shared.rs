@@ -9,12 +9,12 @@ use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
 
-use super::cache::{Notifications, Recipients};
 use super::capture::Capture;
 use super::engine::{Batch, Change, Engine, Keys, Space};
 use super::memory::{LogBytes, Topics};
 use super::summaries::{Origins, Summaries};
 use super::transaction::Staged;
+use crate::store::cache::{Notifications, Recipients};
 use crate::store::encoding::codec::{self, Fields as _, Record};
 use crate::store::encoding::key::{self, Pair};
 use crate::store::encoding::layout::{Address, PausedTopic, TopicWatermark, recipient_of};

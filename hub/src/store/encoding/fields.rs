@@ -292,7 +292,7 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_207_200
 const NANOS: u32 = 1_000_000_000;
 
 /// Whole seconds, rounded down, and the rest.
-fn since_1970(time: SystemTime) -> (i64, u32) {
+pub(in crate::store) fn since_1970(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
         Err(error) => {
