@@ -98,19 +98,15 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Makes the tables of the days and hours to come, and drops those that are over and that nobody needs any more.
-CREATE OR REPLACE FUNCTION hub.housekeep_1(line bigint, generation bigint) RETURNS void
+-- Makes the tables of the days and hours to come. One at a time: two that make the same table would fail.
+CREATE OR REPLACE FUNCTION hub.make_parts_1() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
     hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
     next timestamptz;
 BEGIN
-    PERFORM hub.fence_1(line, generation);
-    -- One at a time: two that make the same table would fail.
-    IF NOT pg_try_advisory_xact_lock(1752523264, 2) THEN
-        RETURN;
-    END IF;
+    PERFORM pg_advisory_xact_lock(1752523264, 2);
     FOR ahead IN 0..2 LOOP
         PERFORM hub.make_part_1(
             'hub.notification', 'notification_' || to_char(today + ahead, 'YYYYMMDD'),
@@ -122,6 +118,18 @@ BEGIN
             next::text, (next + interval '1 hour')::text
         );
     END LOOP;
+END
+$$;
+
+-- Makes the tables that will be needed, and drops what is over and nobody needs any more.
+CREATE OR REPLACE FUNCTION hub.housekeep_1(line bigint, generation bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    PERFORM hub.make_parts_1();
     PERFORM hub.drop_part_1(i.inhrelid::regclass, false)
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'hub.feed'::regclass

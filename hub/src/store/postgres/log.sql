@@ -185,3 +185,15 @@ BEGIN
     ) o WHERE o.nth > 100 AND b.topic = o.topic AND b.place = o.place;
 END
 $$;
+
+-- Writes down when a hub was up.
+CREATE OR REPLACE FUNCTION hub.put_uptime_1(
+    line bigint, generation bigint, seen timestamptz, jump_us bigint[], jump_up_us bigint[]
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    DELETE FROM hub.uptime;
+    INSERT INTO hub.uptime VALUES (true, seen, jump_us, jump_up_us);
+END
+$$;

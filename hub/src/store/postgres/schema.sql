@@ -125,7 +125,7 @@ CREATE TABLE hub.chain_break (
 CREATE TABLE hub.notification (
     topic bigint NOT NULL,
     place bigint NOT NULL,
-    day date NOT NULL,
+    day date NOT NULL DEFAULT (clock_timestamp() AT TIME ZONE 'UTC')::date,
     received_at timestamptz NOT NULL,
     weight bigint NOT NULL,
     -- Content type, links, kind, moment and trace, framed by a version and a checksum.

@@ -1,0 +1,128 @@
+//! Once a second a hub renews its word that it is up, looks at the clock of the database, and whether that still keeps what it acknowledges.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use resync_common::backoff::Backoff;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::durability::{self, PROOF};
+use super::line::DEADLINE;
+use super::rows::{Fields, micros, the_only};
+use super::shared::Shared;
+use crate::config::Durability;
+use crate::store::Result;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// So long after its last word others take a hub for dead.
+pub(super) const LASTS: Duration = Duration::from_secs(5);
+/// For an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the standbys are looked at.
+const PROVE_EVERY: Duration = Duration::from_secs(10);
+/// How often tables are made and dropped.
+const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
+/// Pauses while the database is away.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// A computer's clock that is further from the database's is worth a word.
+const SKEWED: i64 = 2_000;
+
+const BEAT: &str = "SELECT now, lsn FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
+const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
+
+/// What has to be done next, and when.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    shared: Arc<Shared>,
+    prove_at: Instant,
+    housekeep_at: Instant,
+    is_skewed: bool,
+}
+
+impl Heartbeat {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        let now = Instant::now();
+        Self {
+            shared: Arc::clone(shared),
+            prove_at: now,
+            housekeep_at: now + HOUSEKEEP_EVERY,
+            is_skewed: false,
+        }
+    }
+
+    /// Goes on until the store is closed; then others may have what was this hub's at once.
+    pub(super) async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, EVERY);
+        while !*stop.borrow() {
+            let beat = self.beat().await;
+            self.shared.common.health.note(&beat);
+            let pause = if beat.is_ok() {
+                backoff.reset();
+                EVERY
+            } else {
+                backoff.after_failure()
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                changed = stop.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let leaving = self.shared.heartbeat.write_now(LEAVE, &[&self.shared.node], PATIENCE).await;
+        if let Err(error) = leaving {
+            tracing::debug!(%error, "the database was not told that this hub stops");
+        }
+    }
+
+    /// Renews the word of this hub, and looks at what is due.
+    pub(super) async fn beat(&mut self) -> Result<()> {
+        let line = &self.shared.heartbeat;
+        // Before the clock is looked at, and whatever is known of the database: this is who finds out.
+        line.open_now().await?;
+        let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
+        let before = SystemTime::now();
+        let beat =
+            line.write_now(BEAT, &[&self.shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
+        let after = SystemTime::now();
+        let fields = Fields::of("nodes", the_only(&beat)?);
+        self.follow_clock(before, fields.get("now")?, after);
+        if Instant::now() >= self.prove_at {
+            if self.shared.common.durability == Durability::Proven {
+                let lsn = fields.text("lsn")?;
+                let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
+                let proof = Fields::of("standbys", the_only(&proof)?);
+                durability::judge(proof.get("has_it")?, proof.get("standbys")?)?;
+            }
+            self.prove_at = Instant::now() + PROVE_EVERY;
+        }
+        if Instant::now() >= self.housekeep_at {
+            line.write_now(HOUSEKEEP, &[], DEADLINE).await?;
+            self.housekeep_at = Instant::now() + HOUSEKEEP_EVERY;
+        }
+        Ok(())
+    }
+
+    fn follow_clock(&mut self, before: SystemTime, theirs: SystemTime, after: SystemTime) {
+        let clock = &self.shared.clock;
+        clock.follow(before, theirs, after);
+        let ahead = clock.is_ahead_by();
+        let is_skewed = ahead.abs() > SKEWED;
+        if is_skewed && !self.is_skewed {
+            tracing::warn!(
+                milliseconds = ahead,
+                "the database's clock is so far ahead of this computer's (below 0: behind); the hub goes by it"
+            );
+        }
+        self.is_skewed = is_skewed;
+    }
+}
+
+/// What people call this computer.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
