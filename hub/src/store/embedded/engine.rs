@@ -11,7 +11,7 @@ pub(super) use crate::store::encoding::Space;
 /// An ordered key-value engine.
 ///
 /// Only one thread commits; any number of threads read at the same time.
-pub(super) trait Engine: Send + Sync + 'static {
+pub(in crate::store) trait Engine: Send + Sync + 'static {
     /// The value of a key.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>>;
 
@@ -38,24 +38,24 @@ impl fmt::Debug for dyn Engine {
 }
 
 /// The records of a range: keys and values.
-pub(super) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
+pub(in crate::store) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
 
 /// A range of keys: from the first one inclusive to the last one exclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
-    pub(super) from: Vec<u8>,
+pub(in crate::store) struct Keys {
+    pub(in crate::store) from: Vec<u8>,
     /// `None`: to the end of the space.
-    pub(super) to: Option<Vec<u8>>,
+    pub(in crate::store) to: Option<Vec<u8>>,
 }
 
 impl Keys {
     /// The whole space.
-    pub(super) fn all() -> Self {
+    pub(in crate::store) fn all() -> Self {
         Self::prefix(Vec::new())
     }
 
     /// Every key that begins with `prefix`.
-    pub(super) fn prefix(prefix: Vec<u8>) -> Self {
+    pub(in crate::store) fn prefix(prefix: Vec<u8>) -> Self {
         let to = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
             let mut to = prefix[..=last].to_vec();
             to[last] += 1;
@@ -65,14 +65,14 @@ impl Keys {
     }
 
     /// The keys from `from` up to, but not including `to`.
-    pub(super) fn between(from: Vec<u8>, to: Vec<u8>) -> Self {
+    pub(in crate::store) fn between(from: Vec<u8>, to: Vec<u8>) -> Self {
         Self { from, to: Some(to) }
     }
 }
 
 /// Changes that belong together. A later change of a key replaces the earlier one.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(in crate::store) struct Batch {
     changes: BTreeMap<(Space, Vec<u8>), Change>,
 }
 

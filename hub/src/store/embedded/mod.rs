@@ -5,7 +5,7 @@
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
 //! | `parts` | what each trait of `store/parts` asks for |
-//! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
+//! | `memory`, `accounts`, `shared` | what is held in memory |
 //! | `summaries` | what an opening reads of every subscription |
 //! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
@@ -15,12 +15,11 @@
 //! | `reserve` | how much the disk can still take |
 
 mod accounts;
-mod cache;
 mod capture;
 mod check;
 mod closed;
 mod copy;
-mod directory;
+pub(super) mod directory;
 mod engine;
 mod fjall;
 mod journals;
@@ -54,12 +53,18 @@ use std::sync::Arc;
 use resync_core::lock::FileLock;
 use tokio::sync::Semaphore;
 
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::check::Fault;
 pub use self::check::check;
 pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::engine::{Engine as Records, Keys};
 use self::memory::Ledger;
 pub use self::repair::repair;
 use self::reserve::DiskReserve;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::restore::{Made, make, make_of_stream};
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
@@ -124,6 +129,8 @@ fn open_engine(engine: super::Engine, directory: &Path) -> Result<Box<dyn Engine
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
         #[cfg(feature = "sled")]
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
+        #[cfg(feature = "postgres")]
+        super::Engine::Postgres => return Err(StoreError::Read("a database is in no folder".to_owned())),
     })
 }
 

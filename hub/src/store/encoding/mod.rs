@@ -14,3 +14,7 @@ pub(in crate::store) mod layout;
 mod space;
 
 pub(in crate::store) use self::space::Space;
+
+/// The version of the data format that this code writes and reads; a store in a folder and a backup say theirs. Whoever raises it keeps a data
+/// folder of the version before in `tests/tests/hub/stores`, and has the mark of that pass.
+pub(in crate::store) const FORMAT: u16 = 1;

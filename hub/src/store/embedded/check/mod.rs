@@ -39,7 +39,7 @@ pub(super) fn findings(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> 
 
 /// Something in a store that is not as it should be, with what `repair` needs to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(in crate::store) enum Fault {
     /// A record cannot be decoded.
     #[error("a record of {} cannot be read: {reason}", .space.name())]
     Unreadable { space: Space, key: Bytes, reason: String },

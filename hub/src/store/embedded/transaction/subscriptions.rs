@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
-use super::{Pending, Transaction, after};
+use super::{Pending, Transaction};
 use crate::store::embedded::accounts::{Counted, SubscriptionChange};
 use crate::store::embedded::engine::Space;
 use crate::store::encoding::codec;
@@ -225,7 +225,7 @@ impl Transaction<'_> {
             topic_url: request.topic.clone(),
             secret: secret(request),
             lease: verified.lease(),
-            lease_end: after(verified.asked_at(), verified.lease()),
+            lease_end: verified.lease_end(),
             address: verified.address(),
             client: request.client,
             start,
@@ -269,7 +269,7 @@ fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscriptio
         topic_url: request.topic.clone(),
         secret: secret(request),
         lease: verified.lease(),
-        lease_end: after(verified.asked_at(), verified.lease()),
+        lease_end: verified.lease_end(),
         address: verified.address(),
         verified_at: verified.asked_at(),
         id: known.id,
