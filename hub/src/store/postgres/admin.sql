@@ -76,3 +76,38 @@ BEGIN
     RETURN rewritten;
 END
 $$;
+
+-- What there is of each topic, callback origin and client, counted from the subscriptions: for a store that was just restored. What counts for
+-- whom is by the first subscription that there is.
+CREATE OR REPLACE FUNCTION hub.recount_1() RETURNS void
+LANGUAGE sql AS $$
+    UPDATE hub.topic t SET subscriptions = n.count, founder = n.founder
+    FROM (
+        SELECT s.topic, count(*) AS count, (array_agg(s.client ORDER BY s.id))[1] AS founder FROM hub.subscription s GROUP BY s.topic
+    ) n
+    WHERE t.id = n.topic;
+    DELETE FROM hub.host;
+    INSERT INTO hub.host (origin, subscriptions, founder)
+    SELECT s.origin, count(*), (array_agg(s.client ORDER BY s.id))[1] FROM hub.subscription s GROUP BY s.origin;
+    DELETE FROM hub.client;
+    INSERT INTO hub.client (client, subscriptions, topics, hosts)
+    SELECT n.client, sum(n.subscriptions), sum(n.topics), sum(n.hosts)
+    FROM (
+        SELECT s.client, 1 AS subscriptions, 0 AS topics, 0 AS hosts FROM hub.subscription s
+        UNION ALL SELECT t.founder, 0, 1, 0 FROM hub.topic t WHERE t.subscriptions > 0
+        UNION ALL SELECT h.founder, 0, 0, 1 FROM hub.host h
+    ) n
+    WHERE n.client IS NOT NULL
+    GROUP BY n.client;
+    UPDATE hub.tally y SET subscriptions = coalesce(n.subscriptions, 0), topics = coalesce(n.topics, 0), hosts = coalesce(n.hosts, 0)
+    FROM hub.tally a
+    LEFT JOIN (
+        SELECT u.shard, sum(u.subscriptions) AS subscriptions, sum(u.topics) AS topics, sum(u.hosts) AS hosts
+        FROM (
+            SELECT s.shard, count(*) AS subscriptions, 0 AS topics, count(DISTINCT s.origin) AS hosts FROM hub.subscription s GROUP BY s.shard
+            UNION ALL SELECT t.id % o.shards, 0, count(*), 0 FROM hub.topic t, hub.store o GROUP BY 1
+        ) u
+        GROUP BY u.shard
+    ) n ON n.shard = a.shard
+    WHERE y.shard = a.shard;
+$$;

@@ -10,7 +10,7 @@ $$;
 -- Remembers a request in place of an older one of the same client for the same pair (D-17).
 CREATE OR REPLACE FUNCTION hub.put_request_1(
     line bigint, generation bigint, node bigint, of_pair bytea, of_shard smallint, of_client inet, topic_url text, callback_url text,
-    is_subscribe boolean, of_lease bigint, of_secret bytea, token text, came_in timestamptz
+    is_subscribe boolean, of_lease bigint, of_secret bytea, token bytea, came_in timestamptz
 ) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -51,6 +51,8 @@ DECLARE
     is_waiting boolean;
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    -- No checkpoint meanwhile.
+    PERFORM FROM hub.shard s WHERE s.shard = of_shard FOR NO KEY UPDATE;
     PERFORM hub.lock_1(of_pair);
     is_waiting := EXISTS (SELECT FROM hub.request r WHERE r.pair = of_pair AND (scope = 0 OR r.id = of_request));
     IF NOT is_waiting AND scope <> 0 THEN

@@ -38,7 +38,7 @@ LANGUAGE sql AS $$
     VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), $2, $3, $1, $4, $5, $6, $7);
 $$;
 
--- To be called by whoever has locked the pair. The topic is locked before the rest.
+-- To be called by whoever has locked the shard alone, so that no checkpoint notes how late it is, and the pair. The topic is locked before the rest.
 CREATE OR REPLACE FUNCTION hub.remove_subscription_1(known hub.subscription) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -158,13 +158,15 @@ END
 $$;
 
 -- Ends the subscription of a pair, if the request still waits; no row where it does not, and one without a place where there is none (D-07).
-CREATE OR REPLACE FUNCTION hub.deactivate_1(line bigint, generation bigint, node bigint, of_request bigint, of_pair bytea)
-RETURNS TABLE (shard smallint, topic bigint, id bigint)
+CREATE OR REPLACE FUNCTION hub.deactivate_1(
+    line bigint, generation bigint, node bigint, of_request bigint, of_pair bytea, of_shard smallint
+) RETURNS TABLE (shard smallint, topic bigint, id bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     known hub.subscription;
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    PERFORM FROM hub.shard s WHERE s.shard = of_shard FOR NO KEY UPDATE;
     PERFORM hub.lock_1(of_pair);
     DELETE FROM hub.request r WHERE r.id = of_request AND r.pair = of_pair;
     IF NOT FOUND THEN
@@ -191,7 +193,7 @@ DECLARE
     known hub.subscription;
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    PERFORM hub.own_1(of_shard, epoch);
+    PERFORM hub.own_1(of_shard, epoch, true);
     PERFORM hub.lock_1(s.pair) FROM hub.subscription s WHERE s.shard = of_shard AND s.topic = of_topic AND s.id = of_id;
     SELECT s.* INTO known FROM hub.subscription s
     WHERE s.shard = of_shard AND s.topic = of_topic AND s.id = of_id
@@ -214,6 +216,7 @@ DECLARE
     known hub.subscription;
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    PERFORM FROM hub.shard s WHERE s.shard = of_shard FOR NO KEY UPDATE;
     PERFORM hub.lock_1(s.pair) FROM hub.subscription s WHERE s.shard = of_shard AND s.topic = of_topic AND s.id = of_id;
     SELECT s.* INTO known FROM hub.subscription s WHERE s.shard = of_shard AND s.topic = of_topic AND s.id = of_id;
     IF NOT FOUND THEN
