@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::statvfs;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
@@ -28,20 +29,24 @@ const USER: &str = "postgres";
 const FIRST: &str = "postgres";
 /// A part of the socket's name; nothing listens at a port.
 const PORT: u16 = 5_432;
-/// Nothing is to survive the machine. Many small databases are made, and many connections are open at once.
+/// Many small databases are made, and many connections are open at once. A hub refuses a server that does not sync.
 const SETTINGS: [&str; 10] = [
     "listen_addresses=",
-    "fsync=off",
-    "full_page_writes=off",
-    "synchronous_commit=on",
+    "fsync=on",
     "wal_level=minimal",
     "max_wal_senders=0",
+    "max_wal_size=128MB",
     "max_connections=400",
     "shared_buffers=32MB",
     "max_locks_per_transaction=256",
     // Its compiler may not be installed.
     "jit=off",
+    "log_min_messages=warning",
 ];
+/// Nothing is to survive the machine, and to sync costs nothing here …
+const MEMORY: &str = "/dev/shm";
+/// … where so many bytes are free.
+const ROOM: u64 = 1024 * 1024 * 1024;
 /// Runs the server until standard input ends, which is when whoever has started this has ended, however that came. Then it is killed, and
 /// its folder removed.
 const KEEPER: &str = r#"trap '' INT TERM HUP
@@ -79,7 +84,7 @@ impl Postgres {
     }
 
     fn start(programs: &Programs) -> Self {
-        let folder = TempDir::with_prefix("postgres-").expect("a temporary folder can be made");
+        let folder = TempDir::with_prefix_in("postgres-", place()).expect("a temporary folder can be made");
         if programs.as_nobody {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may give a folder away");
         }
@@ -179,6 +184,17 @@ impl Database {
         self.server.sql(&self.name, statements)
     }
 
+    /// The folder with its tables, as they are now.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub fn files(&self) -> PathBuf {
+        let number = "SELECT oid FROM pg_database WHERE datname = current_database()";
+        let found = self.sql("CHECKPOINT").and_then(|_| self.sql(number)).expect("a running server answers");
+        let number = found.into_iter().flatten().flatten().next().expect("the database is there");
+        self.server.folder.join("data/base").join(number)
+    }
+
     /// The server that it is in.
     pub fn server(&self) -> &'static Postgres {
         self.server
@@ -232,6 +248,12 @@ impl Programs {
         command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups", "--"]).arg(program);
         command
     }
+}
+
+/// Where its folder is made.
+fn place() -> PathBuf {
+    let room = statvfs(MEMORY).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    if room >= ROOM { PathBuf::from(MEMORY) } else { env::temp_dir() }
 }
 
 /// The folders of the versions that the system has, the newest first.
