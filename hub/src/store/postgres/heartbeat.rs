@@ -81,18 +81,18 @@ impl Heartbeat {
 
     /// Renews the word of this hub, and looks at what is due.
     pub(super) async fn beat(&mut self) -> Result<()> {
-        let line = &self.shared.heartbeat;
+        let shared = Arc::clone(&self.shared);
+        let line = &shared.heartbeat;
         // Before the clock is looked at, and whatever is known of the database: this is who finds out.
         line.open_now().await?;
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
         let before = SystemTime::now();
-        let beat =
-            line.write_now(BEAT, &[&self.shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
+        let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
         let after = SystemTime::now();
         let fields = Fields::of("nodes", the_only(&beat)?);
         self.follow_clock(before, fields.get("now")?, after);
         if Instant::now() >= self.prove_at {
-            if self.shared.common.durability == Durability::Proven {
+            if shared.common.durability == Durability::Proven {
                 let lsn = fields.text("lsn")?;
                 let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
                 let proof = Fields::of("standbys", the_only(&proof)?);

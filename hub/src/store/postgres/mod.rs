@@ -150,7 +150,7 @@ impl PostgresStore {
         let (stop, stopped) = watch::channel(false);
         let (command_token, commands) = mpsc::channel(1);
         let (close, closed) = sync_channel(1);
-        let ending = Ending { shared: Arc::clone(&shared), _stop: stop.clone(), commands, lock, close };
+        let ending = Ending { _stop: stop.clone(), commands, lock, close };
         runtime.spawn(ending.run(writers, heartbeat, stopped));
         let closed = Mutex::new(closed);
         let store = Self { shared, shards, appender, command_token, stop, closed, runtime };
@@ -205,7 +205,6 @@ impl Drop for PostgresStore {
 
 /// What has to be seen through when a store is closed.
 struct Ending {
-    shared: Arc<Shared>,
     /// So that the other one is not the last.
     _stop: watch::Sender<bool>,
     commands: mpsc::Receiver<()>,
@@ -221,9 +220,8 @@ impl Ending {
         // It fails only where there is no sender.
         let _ = stopped.wait_for(|stopped| *stopped).await;
         for writer in writing {
-            if writer.await.is_err() {
-                self.shared.common.health.set_broken();
-            }
+            // One that panicked has reported that itself.
+            let _ = writer.await;
         }
         while self.commands.recv().await.is_some() {}
         end_beat.send_replace(true);

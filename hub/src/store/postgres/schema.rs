@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use super::apart::encryption;
@@ -33,6 +34,8 @@ const FOUND: &str = "SELECT hub.found_1($1, $2, $3, $4)";
 const LOOK: &str = "SELECT s.format, s.shards, s.secret_keys, s.plain_secrets, s.unfinished FROM hub.store s";
 /// Nobody else makes or replaces anything until the transaction has ended.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(1752523264, 1)";
+const FUNCTIONS_OF: &str = "SELECT s.functions FROM hub.store s";
+const NOTE_FUNCTIONS: &str = "UPDATE hub.store SET functions = $1";
 const IS_MADE: &str = "SELECT to_regclass('hub.store') IS NOT NULL AS is_made";
 
 /// What was decided when the store was made, and the keys that its secrets need.
@@ -58,7 +61,12 @@ async fn prepare_in_transaction(session: &Session, keys: &Keyring) -> Result<Fou
     session.client().batch_execute(ALONE).await.map_err(unmade)?;
     let rows = ask(session, IS_MADE).await?;
     if Fields::of("store", the_only(&rows)?).flag("is_made")? {
-        replace_functions(session).await?;
+        let rows = ask(session, FUNCTIONS_OF).await?;
+        let made = Fields::of("store", the_only(&rows)?).maybe_bytes("functions")?;
+        if made.as_deref() != Some(digest().as_slice()) {
+            replace_functions(session).await?;
+            note_functions(session).await?;
+        }
     } else {
         make(session, SHARDS, keys).await?;
     }
@@ -74,7 +82,7 @@ pub(super) async fn make(session: &Session, shards: u16, keys: &Keyring) -> Resu
     let keys: Vec<_> = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
     let shards = i16::try_from(shards).map_err(|error| StoreError::Write(error.to_string()))?;
     session.client().query(FOUND, &[&FORMAT, &shards, &keys, &plain]).await.map_err(unmade)?;
-    Ok(())
+    note_functions(session).await
 }
 
 /// What was made.
@@ -98,6 +106,17 @@ async fn replace_functions(session: &Session) -> Result<()> {
         session.client().batch_execute(functions).await.map_err(unmade)?;
     }
     Ok(())
+}
+
+async fn note_functions(session: &Session) -> Result<()> {
+    session.client().execute(NOTE_FUNCTIONS, &[&digest()]).await.map(drop).map_err(unmade)
+}
+
+/// What tells the functions of one version from those of another.
+fn digest() -> Vec<u8> {
+    let mut hasher = Sha256::new();
+    FUNCTIONS.iter().for_each(|functions| hasher.update(functions));
+    hasher.finalize().to_vec()
 }
 
 async fn ask(session: &Session, statement: &'static str) -> Result<Vec<Row>> {

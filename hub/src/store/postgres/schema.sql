@@ -18,6 +18,8 @@ CREATE TABLE hub.store (
     -- The keys that are needed to read every secret, and whether some may be stored as they are.
     secret_keys bytea[] NOT NULL,
     plain_secrets boolean NOT NULL,
+    -- SHA-256 of the functions that a hub has made last.
+    functions bytea,
     -- Whether a restore was begun and not finished.
     unfinished boolean NOT NULL DEFAULT false
 );
