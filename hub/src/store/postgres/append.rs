@@ -432,3 +432,42 @@ fn refuse(posts: Vec<Waiting>, error: &StoreError) {
         let _ = waiting.answer.send(Err(error.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use resync_core::websub::TopicUrl;
+
+    use super::*;
+    use crate::store::posted;
+
+    fn waiting(topic: &str, name: Option<&str>) -> Waiting {
+        let topic = TopicUrl::parse(&format!("https://source.example/{topic}")).unwrap();
+        let new = NewNotification { idempotency_key: name.map(str::to_owned), ..posted(&topic, "x") };
+        let bytes = usize::try_from(new.weight()).unwrap();
+        Waiting { post: Post::new(new, Duration::from_secs(60)), bytes, answer: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn the_second_post_of_a_name_waits_until_the_first_is_in_the_log() {
+        let mut group = Group::default();
+        for (topic, name, is_taken) in [
+            ("t", Some("one"), true),
+            ("t", Some("one"), false),
+            ("t", Some("other"), true),
+            ("u", Some("one"), true),
+            ("t", None, true),
+            ("t", None, true),
+        ] {
+            assert_eq!(group.add(waiting(topic, name)).is_none(), is_taken, "{topic} {name:?}");
+        }
+        assert_eq!(group.posts.len(), 5);
+    }
+
+    #[test]
+    fn posts_of_a_batch_are_numbered_within_their_topics() {
+        let posts = ["t", "u", "t", "t", "u"].map(|topic| waiting(topic, None).post);
+        let batch = Batch::of(posts.iter());
+        assert_eq!(batch.topics_of_posts().collect::<Vec<_>>(), [0, 1, 0, 0, 1]);
+        assert_eq!(batch.ranks(), [1, 1, 2, 3, 2]);
+    }
+}

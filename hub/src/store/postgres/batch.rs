@@ -165,6 +165,11 @@ impl<'a> Batch<'a> {
         self.posts.of.iter().map(|of| usize::try_from(of - 1).unwrap_or_default())
     }
 
+    #[cfg(test)]
+    pub(super) fn ranks(&self) -> &[i32] {
+        &self.posts.ranks
+    }
+
     /// The parameters of the function, behind the node.
     pub(super) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
         let Self { id, topics, posts, named, dated, validated } = self;

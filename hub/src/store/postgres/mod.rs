@@ -65,7 +65,7 @@ use self::health::{Health, PanicReport};
 use self::heartbeat::Heartbeat;
 use self::line::Common;
 pub(super) use self::restore::{restore, restore_stream};
-use self::rows::{Param, params, random_id};
+use self::rows::{Param, random_id};
 use self::schema::Foundation;
 use self::server::Server;
 use self::shared::Shared;

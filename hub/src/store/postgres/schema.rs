@@ -5,11 +5,10 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
-use super::apart::encryption;
 use super::rows::{Fields, the_only};
 use super::session::Session;
 use crate::store::encoding::layout::Encryption;
-use crate::store::{Keyring, Result, StoreError};
+use crate::store::{KeyId, Keyring, Result, StoreError};
 
 /// The version of the tables that this code writes and reads.
 const FORMAT: i16 = 1;
@@ -99,6 +98,14 @@ pub(super) async fn look(session: &Session) -> Result<Foundation> {
         return Err(StoreError::Unfinished { path });
     }
     Ok(Foundation { shards: fields.small("shards")?, encryption: encryption(fields)? })
+}
+
+/// Under which keys secrets are stored: the columns `secret_keys, plain_secrets`.
+pub(super) fn encryption(fields: Fields<'_>) -> Result<Encryption> {
+    let keys = fields.get::<Vec<Vec<u8>>>("secret_keys")?;
+    let keys = keys.iter().map(|key| KeyId::from_bytes(key)).collect::<Option<_>>();
+    let keys = keys.ok_or_else(|| fields.damaged("secret_keys", "the name of a key has the wrong length"))?;
+    Ok(Encryption { keys, plain: fields.flag("plain_secrets")? })
 }
 
 async fn replace_functions(session: &Session) -> Result<()> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -23,7 +23,7 @@ SELECT pg_is_in_recovery() AS recovers, current_setting('server_version_num')::i
     current_setting('synchronous_standby_names') <> '' AS names_standbys,
     CASE WHEN pg_is_in_recovery() THEN 0
     ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END AS timeline,
-    to_regclass('hub.store') IS NOT NULL AS is_made, clock_timestamp() AS now";
+    to_regclass('hub.store') IS NOT NULL AS is_made";
 /// What must not depend on who made the role or the database. A commit waits for its standby, and nothing else for a time.
 const SETTINGS: &str = "
 SET synchronous_commit = on; SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;
@@ -45,21 +45,13 @@ pub(super) struct Session {
 
 /// What a server says of itself.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting by itself")]
 pub(super) struct State {
     pub(super) timeline: u32,
     pub(super) syncs: bool,
     pub(super) whole_pages: bool,
     pub(super) names_standbys: bool,
     pub(super) is_made: bool,
-    pub(super) reading: Reading,
-}
-
-/// A look at the clock of the database, between two at the computer's.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    pub(super) before: SystemTime,
-    pub(super) theirs: SystemTime,
-    pub(super) after: SystemTime,
 }
 
 /// Why a command was not carried out, or may not have been.
@@ -100,10 +92,8 @@ impl Session {
         let mut session =
             Self { client, statements: Mutex::default(), doubts, driver, state: State::unknown() };
         let told = |error: tokio_postgres::Error| error.to_string();
-        let before = SystemTime::now();
         let row = session.client.query_one(STATE, &[]).await.map_err(told)?;
-        let after = SystemTime::now();
-        session.state = State::of(&row, before, after).map_err(told)??;
+        session.state = State::of(&row).map_err(told)??;
         session.client.batch_execute(SETTINGS).await.map_err(told)?;
         Ok(session)
     }
@@ -166,24 +156,13 @@ impl Session {
 }
 
 impl State {
+    /// Until the server has said something.
     pub(super) fn unknown() -> Self {
-        let now = SystemTime::now();
-        Self {
-            timeline: 0,
-            syncs: false,
-            whole_pages: false,
-            names_standbys: false,
-            is_made: false,
-            reading: Reading { before: now, theirs: now, after: now },
-        }
+        Self { timeline: 0, syncs: false, whole_pages: false, names_standbys: false, is_made: false }
     }
 
     /// Within the result: why the server cannot be used.
-    fn of(
-        row: &Row,
-        before: SystemTime,
-        after: SystemTime,
-    ) -> Result<Result<Self, String>, tokio_postgres::Error> {
+    fn of(row: &Row) -> Result<Result<Self, String>, tokio_postgres::Error> {
         if row.try_get("recovers")? {
             return Ok(Err("it is a standby".to_owned()));
         }
@@ -198,7 +177,6 @@ impl State {
             whole_pages: row.try_get("whole_pages")?,
             names_standbys: row.try_get("names_standbys")?,
             is_made: row.try_get("is_made")?,
-            reading: Reading { before, theirs: row.try_get("now")?, after },
         }))
     }
 }
