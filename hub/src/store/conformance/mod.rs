@@ -1,6 +1,8 @@
 //! What every engine has to do, told as tests that run against each of them.
 
 mod backups;
+#[cfg(feature = "postgres")]
+mod databases;
 mod delivery;
 mod denials;
 mod folders;

@@ -93,6 +93,12 @@ impl Place {
         store::Place::Database(config).open(Keyring::none(), 0).await.unwrap()
     }
 
+    /// Does this in the database, behind the hub's back.
+    #[cfg(feature = "postgres")]
+    pub(super) fn sql(&self, statements: &str) {
+        self.database.as_ref().unwrap().sql(statements).unwrap();
+    }
+
     /// What is wrong with the closed store.
     pub(super) fn faults(&self) -> Vec<String> {
         self.store.check(&Keyring::none()).unwrap().faults

@@ -91,6 +91,8 @@ pub(in crate::store) fn check(config: &DatabaseConfig, keys: &Keyring) -> Result
 struct Inspection {
     records: u64,
     faults: Vec<String>,
+    /// The topic of which something was found to be missing last.
+    not_whole: Option<TopicId>,
 }
 
 impl Sink for Inspection {
@@ -108,6 +110,7 @@ impl Sink for Inspection {
     /// What a restore leaped over is meant to be empty.
     fn take_hole(&mut self, topic: &Topic, from: Offset, to: Offset, _: DateTime) -> Result<()> {
         if Offset(from.0.saturating_sub(1)).leap() != to {
+            self.not_whole = Some(topic.id);
             self.note(&Fault::Missing { topic: topic.id, url: topic.url.clone(), from, to });
         }
         Ok(())
@@ -122,7 +125,8 @@ impl Sink for Inspection {
             && payer == noted.payer
             && found.bytes == noted.bytes
             && oldest(&found) == oldest(noted);
-        if !agrees {
+        // Of a log that is not whole nobody knows.
+        if !agrees && self.not_whole != Some(noted.topic.id) {
             self.note(&Fault::Summary(Box::new(TopicState { payer, ..found })));
         }
         Ok(())

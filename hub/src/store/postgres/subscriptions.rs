@@ -67,7 +67,7 @@ const SUBSCRIBERS: &str = "SELECT coalesce(t.subscriptions, 0) AS subscriptions 
 
 /// As in the embedded store, upper case is looked past in a topic's URL only where it is ASCII.
 const SEARCH: &str = "SELECT l.topic, l.id, l.origin, l.start, l.lease_end, l.address, \
-    strpos(lower(t.url COLLATE \"C\"), $5) > 0 OR strpos(l.origin, $5) > 0 OR l.callback = $6 AS is_sought \
+    coalesce(strpos(lower(t.url COLLATE \"C\"), $5) > 0, false) OR strpos(l.origin, $5) > 0 OR l.callback = $6 AS is_sought \
     FROM (SELECT s.topic, s.id, s.origin, s.start, s.lease_end, s.address, s.callback FROM hub.subscription s \
         WHERE s.shard = $1 AND (s.topic, s.id) > ($2, $3) ORDER BY s.topic, s.id LIMIT $4) l \
     LEFT JOIN hub.topic t ON t.id = l.topic ORDER BY l.topic, l.id";
