@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+#[cfg(feature = "postgres")]
+use super::Config;
+use super::Hidden;
 use super::values::{self, Engine};
-use super::{Config, Hidden};
 
 /// `[store]`
 #[derive(Clone, Debug, Deserialize)]

@@ -355,13 +355,12 @@ async fn slots(session: &Session, shard: Shard) -> Result<Vec<SubscriptionSummar
 /// Many subscriptions have the same origin: a copy for each would take more than all the rest.
 fn slot_of(row: &BinaryCopyOutRow, origins: &mut HashSet<Arc<str>>) -> Result<SubscriptionSummary> {
     let origin: &str = row.try_get(2).map_err(unread)?;
-    let origin = match origins.get(origin) {
-        Some(known) => Arc::clone(known),
-        None => {
-            let new = Arc::<str>::from(origin);
-            origins.insert(Arc::clone(&new));
-            new
-        }
+    let origin = if let Some(known) = origins.get(origin) {
+        Arc::clone(known)
+    } else {
+        let new = Arc::<str>::from(origin);
+        origins.insert(Arc::clone(&new));
+        new
     };
     let number = |column| row.try_get(column).map(whole).map_err(unread);
     let lease_end: SystemTime = row.try_get(4).map_err(unread)?;

@@ -258,17 +258,14 @@ impl Logs {
         let Some(Front { weight, .. }) = known.front.pop_front() else { return Ok(None) };
         let (before, newest, head) = (known.state.bytes, known.state.topic.newest(), known.state.topic.head);
         let state = &mut known.state;
-        match known.front.front() {
-            Some(next) => {
-                state.topic.first = next.offset;
-                state.oldest = Some(next.received_at);
-                // Where the weight of something removed was not known, it is no longer counted.
-                state.bytes = if next.offset == newest { next.weight } else { before.saturating_sub(weight) };
-            }
-            None => {
-                state.topic.first = head.next();
-                (state.oldest, state.bytes) = (None, 0);
-            }
+        if let Some(next) = known.front.front() {
+            state.topic.first = next.offset;
+            state.oldest = Some(next.received_at);
+            // Where the weight of something removed was not known, it is no longer counted.
+            state.bytes = if next.offset == newest { next.weight } else { before.saturating_sub(weight) };
+        } else {
+            state.topic.first = head.next();
+            (state.oldest, state.bytes) = (None, 0);
         }
         self.uptos.insert(topic, state.topic.first);
         self.chosen += 1;

@@ -63,8 +63,8 @@ impl Server {
     /// [`StoreError::Away`], which does not repeat the URL: there may be a password in it.
     pub(super) fn new(config: &DatabaseConfig) -> Result<Self> {
         let url = with_known_modes(config.url.reveal());
-        let parsed: tokio_postgres::Config =
-            url.parse().map_err(|error| unusable(format_args!("[store] url: {error}")))?;
+        let parsed = url.parse::<tokio_postgres::Config>();
+        let parsed = parsed.map_err(|error| unusable(format_args!("[store] url: {error}")))?;
         let ports = parsed.get_ports();
         let connector = TlsConnector::from(Arc::new(tls(roots(config.ca.as_deref())?)));
         let hosts = parsed.get_hosts().iter().enumerate().map(|(at, host)| {
