@@ -29,9 +29,9 @@ use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use self::place::Place;
 use super::{
-    Activation, Appended, ContentKind, Denial, Ended, Engine, Epoch, Failing, FailureClass, Intent, Keyring,
-    Laggard, NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest,
-    Ping, Shard, Shares, Store, StoreEvent, Subscription, Topic, TopicId,
+    Activation, Appended, ContentKind, Denial, Ended, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
+    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Ping, Shard,
+    Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 

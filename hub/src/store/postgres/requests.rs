@@ -9,7 +9,7 @@ use super::{PostgresStore, Told};
 use crate::store::encoding::key::pair;
 use crate::store::{
     Denial, DenialId, DenialScope, Intent, Keyring, NewDenial, NewRequest, PendingRequest, RequestId,
-    Requests, Result, Shard, StoreError, StoreEvent, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
+    Requests, Result, Shard, StoreEvent, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
 };
 
 const PUT_REQUEST: &str =

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
-use super::super::space::Space;
 use super::super::codec::{Decoder, Fields, Record, open, open_beginning, seal};
+use super::super::space::Space;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, Failing, FailureClass, Gap, Intent,
