@@ -28,6 +28,10 @@ impl Health {
 
     /// Notes how the last look went, and logs where that is another way than the one before.
     pub(super) fn note(&self, look: &Result<()>) {
+        // Nothing mends that.
+        if *self.broken.borrow() {
+            return;
+        }
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*trouble, look) {
             (None, Err(error)) => {
@@ -77,6 +81,7 @@ mod tests {
         health.note(&Ok(()));
         assert!(health.get().is_ok());
         health.set_broken();
-        assert!(matches!(health.get(), Err(StoreError::Closed)));
+        health.note(&Ok(()));
+        assert!(matches!(health.get(), Err(StoreError::Closed)), "for ever");
     }
 }

@@ -21,8 +21,9 @@ pub(super) const LASTS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the standbys are looked at.
 const PROVE_EVERY: Duration = Duration::from_secs(10);
-/// How often tables are made and dropped.
+/// How often tables are made and dropped, and how soon again where that failed: they are made days and hours ahead.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
+const HOUSEKEEP_AGAIN: Duration = Duration::from_secs(60);
 /// Pauses while the database is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
@@ -101,8 +102,11 @@ impl Heartbeat {
             self.prove_at = Instant::now() + PROVE_EVERY;
         }
         if Instant::now() >= self.housekeep_at {
-            line.write_now(HOUSEKEEP, &[], DEADLINE).await?;
-            self.housekeep_at = Instant::now() + HOUSEKEEP_EVERY;
+            let kept = line.write_now(HOUSEKEEP, &[], DEADLINE).await;
+            if let Err(error) = &kept {
+                tracing::warn!(%error, "the tables of the days to come were not made, nor those of days that are over dropped");
+            }
+            self.housekeep_at = Instant::now() + if kept.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN };
         }
         Ok(())
     }
