@@ -19,7 +19,7 @@ use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Operator, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Orders, RetryPolicy, Totals};
 use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
@@ -155,7 +155,8 @@ impl Hub {
         let (tls, admin_tls) = (Tls::load(&config.tls)?, Tls::load(&config.admin.tls)?);
         warn_of_settings(config);
         let store = open_store(config).await?;
-        let OwnFiles { authority, token, audit, tickets, addresses } = OwnFiles::open(config)?;
+        let OwnFiles { authority, token, audit, tickets, addresses } =
+            OwnFiles::open(config, &store.registry())?;
         let Inherited { sockets: Sockets { public: socket, admin: admin_socket }, log } = inherited;
         let (listener, public_address) = listen(socket, config.listen, "--listen")?;
         let (admin_listener, admin_address) = listen(admin_socket, config.admin.listen, ADMIN_LISTEN)?;
@@ -171,7 +172,7 @@ impl Hub {
         let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
         let parts = Parts { config, store: &store, guard: &guard, hub_url: &url, stopped: &stopped };
         let (requests, denials, verifying) =
-            parts.start_verification(delivery.operator(), &mut tasks, &mut waiting);
+            parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
         let fetching = FetchingParts {
             authority: authority.clone(),
             budget: budgets.fetches.clone(),
@@ -349,7 +350,7 @@ struct FetchingParts {
 impl Parts<'_> {
     fn start_verification(
         &self,
-        operator: Operator,
+        orders: Orders,
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> (Requests, Denials, VerificationMeters) {
@@ -372,7 +373,7 @@ impl Parts<'_> {
         let (denied, notifying) = ShardQueues::new_pair();
         tasks.spawn(notifying.run(stopped.clone()));
         waiting.push(verification.denial_notifier().in_shards(denied.clone()));
-        let denials = Denials::new(Arc::clone(store), Arc::new(operator), denied);
+        let denials = Denials::new(Arc::clone(store), Arc::new(orders), denied);
         let (accepted, verifying) = ShardQueues::new_pair();
         tasks.spawn(verifying.run(stopped.clone()));
         let (meters, limit) = (verification.meters(), verification.waiting());
@@ -530,10 +531,11 @@ impl ServiceParts<'_> {
             counters: delivery.counters(),
             notes: delivery.attempt_log(),
             operator: delivery.operator(),
+            orders: delivery.orders(),
             denials: self.denials,
             trends: self.trends,
             audit: self.audit,
-            tokens: config.publisher_tokens_file(),
+            registry: store.registry(),
             open: config.publish.policy == PublishPolicy::Open,
             data_dir: config.data_dir.clone(),
             secrets: config.secrets.clone(),

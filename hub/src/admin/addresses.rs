@@ -1,47 +1,55 @@
 //! Replaced addresses of status pages: an old address no longer works.
 //!
-//! A small file beside the store has a random part for the address of each such page; all other pages have their first address. So no
-//! old address works again after an older backup is restored.
+//! A small document beside the store has a random part for the address of each such page; all other pages have their first address. So
+//! no old address works again after an older backup is restored.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use resync_core::durable;
 use resync_core::websub::Secret;
 use tokio::task::spawn_blocking;
+use tracing::warn;
 
 use super::self_service::PageId;
+use crate::store::{Document, DocumentVersion, Registry};
+
+/// The document.
+const ADDRESSES: Document = Document::PageAddresses;
 
 type Replaced = BTreeMap<String, String>;
 
 /// The replaced addresses. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    file: PathBuf,
-    replaced: Arc<RwLock<Replaced>>,
-    /// Held while the file is written. Readers of pages do not wait for it.
-    writing: Arc<Mutex<()>>,
+    registry: Arc<dyn Registry>,
+    known: Arc<RwLock<Known>>,
+}
+
+/// The document as it was read or written last.
+#[derive(Debug)]
+struct Known {
+    /// `None`: there was none, or it is not known which version this is.
+    version: Option<DocumentVersion>,
+    replaced: Replaced,
 }
 
 impl Addresses {
-    /// Reads the file; there is none before the first address is replaced.
+    /// Reads the document; there is none before the first address is replaced.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn open(file: &Path) -> io::Result<Self> {
-        let replaced = match std::fs::read(file) {
-            Ok(bytes) => serde_json::from_slice(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(error),
-        };
-        Ok(Self { file: file.to_owned(), replaced: Arc::new(RwLock::new(replaced)), writing: Arc::default() })
+    pub fn open(registry: Arc<dyn Registry>) -> io::Result<Self> {
+        let version = registry.version(ADDRESSES);
+        let replaced = read(&*registry)?.unwrap_or_default();
+        let known = Arc::new(RwLock::new(Known { version, replaced }));
+        Ok(Self { registry, known })
     }
 
     /// The random part of this page's address, if it was replaced.
     pub(super) fn part(&self, page: PageId) -> Option<String> {
-        self.replaced.read().unwrap_or_else(PoisonError::into_inner).get(&page.to_string()).cloned()
+        self.refresh();
+        self.known().replaced.get(&page.to_string()).cloned()
     }
 
     /// Replaces the address of this page. It is durable when this returns.
@@ -52,8 +60,8 @@ impl Addresses {
 
     /// The pages whose addresses were replaced.
     pub(super) fn pages(&self) -> Vec<PageId> {
-        let replaced = self.replaced.read().unwrap_or_else(PoisonError::into_inner);
-        replaced.keys().filter_map(|page| page.parse().ok()).collect()
+        self.refresh();
+        self.known().replaced.keys().filter_map(|page| page.parse().ok()).collect()
     }
 
     /// Forgets these pages, whose subscriptions have ended.
@@ -67,42 +75,111 @@ impl Addresses {
 
     async fn change(&self, change: impl FnOnce(&mut Replaced) + Send + 'static) -> io::Result<()> {
         let addresses = self.clone();
-        let written = spawn_blocking(move || {
-            let _writing = addresses.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut after = addresses.replaced.read().unwrap_or_else(PoisonError::into_inner).clone();
-            change(&mut after);
-            durable::replace(&addresses.file, &serde_json::to_vec(&after)?)?;
-            *addresses.replaced.write().unwrap_or_else(PoisonError::into_inner) = after;
-            Ok(())
-        });
+        let written = spawn_blocking(move || addresses.write(change));
         written.await.map_err(io::Error::other)?
     }
+
+    fn write(&self, change: impl FnOnce(&mut Replaced)) -> io::Result<()> {
+        let (mut change, mut made) = (Some(change), Ok(None));
+        self.registry.change(ADDRESSES, &mut |kept: Option<Vec<u8>>| {
+            let change = change.take()?;
+            let replaced = self.changed(kept, change);
+            let text = replaced.and_then(|replaced| Ok((serde_json::to_vec(&replaced)?, replaced)));
+            match text {
+                Ok((text, replaced)) => {
+                    made = Ok(Some(replaced));
+                    Some(text)
+                }
+                Err(error) => {
+                    made = Err(error);
+                    None
+                }
+            }
+        })?;
+        if let Some(replaced) = made? {
+            // Of this or of a later change: the next look reads it, and what others have changed meanwhile.
+            let version = None;
+            *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { version, replaced };
+        }
+        Ok(())
+    }
+
+    /// A document that somebody has removed is made again.
+    fn changed(&self, kept: Option<Vec<u8>>, change: impl FnOnce(&mut Replaced)) -> io::Result<Replaced> {
+        let mut replaced = match kept {
+            Some(kept) => serde_json::from_slice(&kept)?,
+            None => self.known().replaced.clone(),
+        };
+        change(&mut replaced);
+        Ok(replaced)
+    }
+
+    /// Reads what another hub has changed. What cannot be read, or is gone, leaves all addresses as they are.
+    fn refresh(&self) {
+        if self.known().version == self.registry.version(ADDRESSES) {
+            return;
+        }
+        // Held while it is read, so that nobody puts back an older text; and the version first, than which the text may be newer.
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.version = self.registry.version(ADDRESSES);
+        match read(&*self.registry) {
+            Ok(Some(replaced)) => known.replaced = replaced,
+            Ok(None) => {}
+            Err(error) => {
+                warn!(%error, place = %self.registry.place(ADDRESSES), "replaced addresses of pages not read again: those of before hold");
+            }
+        }
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(registry: &dyn Registry) -> io::Result<Option<Replaced>> {
+    Ok(registry.read(ADDRESSES)?.map(|kept| serde_json::from_slice(&kept)).transpose()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Files;
 
     #[tokio::test]
     async fn an_address_is_replaced_alone_and_for_good_and_none_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("status-pages.json");
+        let open = || Addresses::open(Arc::new(Files::in_folder(folder.path())));
         let (one, other): (PageId, PageId) =
             ("7.1763800000123".parse().unwrap(), "8.1763800000123".parse().unwrap());
-        let addresses = Addresses::open(&file).unwrap();
+        let addresses = open().unwrap();
         addresses.replace(one).await.unwrap();
         let leaked = addresses.part(one).unwrap();
         // As if a backup of before had been restored, which does not know of it.
         std::fs::remove_file(&file).unwrap();
-        let addresses = Addresses::open(&file).unwrap();
+        let addresses = open().unwrap();
         addresses.replace(one).await.unwrap();
-        let read = Addresses::open(&file).unwrap();
+        let read = open().unwrap();
         assert_eq!(read.part(one), addresses.part(one));
         assert!(read.part(one).is_some_and(|part| part != leaked) && read.part(other).is_none());
         assert_eq!(read.pages(), [one]);
         read.forget(vec![one]).await.unwrap();
-        assert_eq!(Addresses::open(&file).unwrap().pages(), []);
+        assert_eq!(open().unwrap().pages(), []);
         std::fs::write(&file, "{").unwrap();
-        assert!(Addresses::open(&file).is_err(), "what cannot be read is not taken for nothing");
+        assert!(open().is_err(), "what cannot be read is not taken for nothing");
+    }
+
+    #[tokio::test]
+    async fn what_another_hub_replaces_counts_here_and_a_document_that_is_gone_brings_no_old_address_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Addresses::open(Arc::new(Files::in_folder(folder.path()))).unwrap();
+        let (here, there) = (open(), open());
+        let page: PageId = "7.1763800000123".parse().unwrap();
+        assert_eq!(here.part(page), None);
+        there.replace(page).await.unwrap();
+        let replaced = there.part(page);
+        assert!(replaced.is_some() && here.part(page) == replaced);
+        std::fs::remove_file(folder.path().join("status-pages.json")).unwrap();
+        assert_eq!((here.part(page), there.part(page)), (replaced.clone(), replaced));
     }
 }

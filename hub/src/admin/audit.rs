@@ -1,29 +1,26 @@
-//! What operators did: one line of JSON for each command in a file that only grows while the hub runs, on the disk before it is carried out.
+//! What operators did: one line of JSON for each command in a log that only grows while the hub runs, durable before it is carried out.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
-use resync_core::durable::replace_private;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
 
 use super::{Failed, Page, PageRequest};
+use crate::store::Registry;
 
-/// When the file is larger than this at a start, its older half is dropped.
+/// When the log is larger than this at a start, its older half is dropped.
 const LARGEST: u64 = 8 * 1024 * 1024;
 /// The outcome of commands that were under way when the hub stopped, or when the backup was taken from which it was restored.
 const INTERRUPTED: &str = "outcome unknown: the hub stopped, or was copied, before the end";
 
 /// A command cannot be written down.
 #[derive(Debug, thiserror::Error)]
-#[error("command not carried out: it cannot be recorded in {path}: {reason}")]
+#[error("command not carried out: it cannot be recorded in {place}: {reason}")]
 pub struct AuditError {
-    path: String,
+    place: String,
     reason: String,
 }
 
@@ -71,41 +68,26 @@ enum Line {
     },
 }
 
-/// The file of commands.
+/// The log of commands.
 #[derive(Clone, Debug)]
-pub struct Audit {
-    path: Arc<PathBuf>,
-    file: Arc<Mutex<File>>,
-}
+pub struct Audit(Arc<dyn Registry>);
 
 impl Audit {
-    /// Drops the older half of a file that is too long. It must not be open.
+    /// Drops the older half of a log that is too long.
     ///
     /// # Errors
     /// [`io::Error`] when it cannot be used.
-    pub fn shorten(path: &Path) -> io::Result<()> {
-        if fs::exists(path)? && fs::metadata(path)?.len() > LARGEST {
-            replace_private(path, newer_half(&fs::read(path)?))?;
-        }
-        Ok(())
+    pub fn shorten(registry: &dyn Registry) -> io::Result<()> {
+        registry.shorten_log(LARGEST)
     }
 
-    /// Opens or makes the file. A line that a crash has left half-written is ended.
+    /// Opens or makes the log. A line that a crash has left half-written is ended.
     ///
     /// # Errors
     /// [`io::Error`] when it cannot be used.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let mut last = [b'\n'];
-        if file.metadata()?.len() > 0 {
-            file.seek(SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-        }
-        if last != [b'\n'] {
-            file.write_all(b"\n")?;
-            file.sync_data()?;
-        }
-        Ok(Self { path: Arc::new(path.to_owned()), file: Arc::new(Mutex::new(file)) })
+    pub fn open(registry: Arc<dyn Registry>) -> io::Result<Self> {
+        registry.open_log()?;
+        Ok(Self(registry))
     }
 
     /// Records that a command begins; returns its number once that is durable.
@@ -136,37 +118,32 @@ impl Audit {
     /// in the end, which counts.
     ///
     /// # Errors
-    /// [`io::Error`] when the file cannot be read. One that cannot be written keeps no hub from starting.
+    /// [`io::Error`] when the log cannot be read. One that cannot be written keeps no hub from starting.
     pub fn settle(&self) -> io::Result<()> {
-        for number in open_acts(&fs::read(&*self.path)?) {
+        for number in open_acts(&self.0.read_log()?) {
             self.end(number, INTERRUPTED);
         }
         Ok(())
     }
 
     fn write(&self, line: &Line) -> Result<(), AuditError> {
-        let written = || {
-            let mut text = serde_json::to_vec(line)?;
+        let written = serde_json::to_vec(line).map_err(io::Error::from).and_then(|mut text| {
             text.push(b'\n');
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.write_all(&text)?;
-            file.sync_data()
-        };
-        written().map_err(|error: io::Error| AuditError {
-            path: self.path.display().to_string(),
-            reason: error.to_string(),
-        })
+            self.0.append_to_log(&text)
+        });
+        written.map_err(|error| self.unusable(&error))
+    }
+
+    fn unusable(&self, error: &io::Error) -> AuditError {
+        AuditError { place: self.0.log_place(), reason: error.to_string() }
     }
 
     /// The newest commands first, a page of them.
     ///
     /// # Errors
-    /// [`Failed`] when the file cannot be read, or `after` is no position in it.
+    /// [`Failed`] when the log cannot be read, or `after` is no position in it.
     pub fn list(&self, request: &PageRequest) -> Result<Page<Entry>, Failed> {
-        let mut text = Vec::new();
-        File::open(&*self.path).and_then(|mut file| file.read_to_end(&mut text)).map_err(|error| {
-            AuditError { path: self.path.display().to_string(), reason: error.to_string() }
-        })?;
+        let text = self.0.read_log().map_err(|error| self.unusable(&error))?;
         let entries = entries(&text);
         let end = match &request.after {
             None => entries.len(),
@@ -217,15 +194,18 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
     lines.filter_map(|line| serde_json::from_slice(line).ok())
 }
 
-fn newer_half(text: &[u8]) -> &[u8] {
-    let half = &text[text.len() / 2..];
-    let line = half.iter().position(|byte| *byte == b'\n').map_or(half.len(), |end| end + 1);
-    &half[line..]
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+    use std::path::Path;
+
     use super::*;
+    use crate::store::Files;
+
+    fn open(folder: &Path) -> Audit {
+        Audit::open(Arc::new(Files::in_folder(folder))).unwrap()
+    }
 
     fn request(after: Option<String>) -> PageRequest {
         PageRequest { after, limit: Some(2) }
@@ -235,14 +215,14 @@ mod tests {
     fn acts_are_listed_newest_first_with_their_outcomes_also_after_a_line_that_a_crash_tore() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let audit = Audit::open(&path).unwrap();
+        let audit = open(folder.path());
         for number in 1..=3 {
             let begun = audit.begin(By::Api, "retry", &format!("subscription {number}")).unwrap();
             audit.end(begun, "1 subscription");
         }
         drop(audit);
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"number\":\"x\",\"at").unwrap();
-        let audit = Audit::open(&path).unwrap();
+        let audit = open(folder.path());
         audit.begin(By::Pages, "pause", "a topic").unwrap();
 
         let page = audit.list(&request(None)).unwrap();
@@ -260,16 +240,16 @@ mod tests {
     fn acts_that_a_hub_did_not_end_get_their_outcome_at_the_next_start_unless_they_go_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let begin = |what| Audit::open(&path).unwrap().begin(By::Api, "deny", what).unwrap();
+        let begin = |what| open(folder.path()).begin(By::Api, "deny", what).unwrap();
         let (_, ended, goes_on) = (begin("left"), begin("ended"), begin("goes on elsewhere"));
-        Audit::open(&path).unwrap().end(ended, "1 denied");
-        let next = Audit::open(&path).unwrap();
+        open(folder.path()).end(ended, "1 denied");
+        let next = open(folder.path());
         next.settle().unwrap();
         let told = || {
             entries(&fs::read(&path).unwrap()).into_iter().map(|act| act.outcome.unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(told(), [INTERRUPTED, "1 denied", INTERRUPTED]);
-        Audit::open(&path).unwrap().end(goes_on, "2 denied");
+        open(folder.path()).end(goes_on, "2 denied");
         let length = fs::metadata(&path).unwrap().len();
         next.settle().unwrap();
         assert_eq!(told(), [INTERRUPTED, "1 denied", "2 denied"]);
@@ -280,13 +260,13 @@ mod tests {
     fn a_file_that_has_grown_too_long_loses_its_older_half_at_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let audit = Audit::open(&path).unwrap();
+        let audit = open(folder.path());
         audit.begin(By::Api, "deny", &"x".repeat(5 << 20)).unwrap();
         audit.begin(By::Api, "deny", &"y".repeat(5 << 20)).unwrap();
         audit.begin(By::Api, "retry", "the newest").unwrap();
         drop(audit);
-        Audit::shorten(&path).unwrap();
-        let audit = Audit::open(&path).unwrap();
+        Audit::shorten(&Files::in_folder(folder.path())).unwrap();
+        let audit = open(folder.path());
         let page = audit.list(&request(None)).unwrap();
         assert_eq!(page.items.iter().map(|entry| entry.what.as_str()).collect::<Vec<_>>(), ["the newest"]);
         assert!(fs::metadata(&path).unwrap().len() < LARGEST);

@@ -21,11 +21,10 @@ impl AdminService {
         Ok((shard, found.ok_or(Failed::Unknown("subscription"))?))
     }
 
-    /// Looks through the ids of all shards.
+    /// Asks about each shard in turn.
     async fn stored_place_of(&self, id: SubscriptionId) -> Result<Option<(Shard, TopicId)>, Failed> {
         for shard in self.store.all_shards() {
-            let ids = self.store.ids(shard).await?;
-            let Some((topic, _)) = ids.into_iter().find(|(_, known)| *known == id) else { continue };
+            let Some(topic) = self.store.topic_of(shard, id).await? else { continue };
             let found = self.store.subscription(shard, topic, id).await?;
             let in_force = found.is_some_and(|found| found.lease_end > self.store.now());
             return Ok(in_force.then_some((shard, topic)));

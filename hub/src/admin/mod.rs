@@ -50,8 +50,8 @@ pub use trends::{Sample, Sources, Trends};
 use tokio::sync::Mutex;
 
 use crate::config::SecretsConfig;
-use crate::delivery::{AttemptLog, Counters, Elsewhere, NoAnswer, Operator, Stopped};
-use crate::store::{BackupError, KeyringError, Store, StoreError};
+use crate::delivery::{AttemptLog, Counters, Elsewhere, NoAnswer, NotExecuted, Operator, Orders, Stopped};
+use crate::store::{BackupError, KeyringError, Registry, Store, StoreError};
 use crate::subscriptions::{Denials, NotOwned};
 use crate::topics::{Tickets, TokensError};
 
@@ -123,12 +123,21 @@ impl From<NoAnswer> for Failed {
     }
 }
 
+impl From<NotExecuted> for Failed {
+    fn from(error: NotExecuted) -> Self {
+        match error {
+            NotExecuted::NoAnswer(no_answer) => no_answer.into(),
+            NotExecuted::Store(error) => Self::Store(error),
+        }
+    }
+}
+
 impl From<TokensError> for Failed {
     fn from(error: TokensError) -> Self {
         match error {
             TokensError::Unknown(_) => Self::Unknown("token"),
             TokensError::Prefix(_) => Self::asked(error),
-            TokensError::Taken(_) | TokensError::File { .. } => Self::Conflict(error.to_string()),
+            TokensError::Taken(_) | TokensError::Document { .. } => Self::Conflict(error.to_string()),
         }
     }
 }
@@ -148,8 +157,10 @@ pub struct AdminService {
     pub counters: Arc<Counters>,
     /// What failed lately.
     pub notes: AttemptLog,
-    /// Queries and commands to delivery.
+    /// Queries to the shards of this hub.
     pub operator: Operator,
+    /// Commands to all shards.
+    pub orders: Orders,
     /// What denies subscriptions.
     pub denials: Denials,
     /// How things went in the last hour.
@@ -157,7 +168,7 @@ pub struct AdminService {
     /// What was done.
     pub audit: Audit,
     /// Where the publishers' tokens are.
-    pub tokens: PathBuf,
+    pub registry: Arc<dyn Registry>,
     /// Posting needs no token.
     pub open: bool,
     /// The disk that the store is on.
@@ -191,16 +202,17 @@ impl AdminService {
         let (telling, _) = crate::waiting_work::ShardQueues::new_pair();
         let delivering = crate::delivery::Meters::default();
         let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
+        let registry: Arc<dyn Registry> = Arc::new(crate::store::Files::in_folder(folder));
         let no_keys = serde_json::json!({ "key": "", "key_file": "" });
         Self {
             counters,
             notes: AttemptLog::default(),
             operator: Operator::of_nobody(),
+            orders: Orders::of_nobody(Arc::clone(&store)),
             denials: Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), telling),
             store,
             trends: Trends::new(sources),
-            audit: Audit::open(&folder.join("audit.jsonl")).unwrap(),
-            tokens: folder.join("tokens"),
+            audit: Audit::open(Arc::clone(&registry)).unwrap(),
             open: true,
             data_dir: folder.to_owned(),
             secrets: serde_json::from_value(no_keys).unwrap(),
@@ -209,10 +221,11 @@ impl AdminService {
             drain: Drain::of(folder),
             log: None,
             tickets: Tickets::new(resync_core::websub::Secret::random()),
-            addresses: Addresses::open(&folder.join("addresses")).unwrap(),
+            addresses: Addresses::open(Arc::clone(&registry)).unwrap(),
             hub_url: "https://hub.example/".into(),
             tests: TestDeliveries::new(crate::delivery::TestSender::of_nobody()),
             last_received: LastReceived::default(),
+            registry,
         }
     }
 }

@@ -100,7 +100,7 @@ impl AdminService {
         let standing = self.operator.topic(topic.id).await?.of_all()?;
         let chain = self.store.chain(topic.id).await?;
         let paused = self.store.paused().await?.contains(&topic.id);
-        let tokens = Tokens::open(&self.tokens)?;
+        let tokens = Tokens::open(&*self.registry)?;
         let publishers = tokens.list().filter(|(_, info)| info.covers(&topic.url));
         Ok(TopicDetail {
             subscriptions: standing.subscriptions,
@@ -266,8 +266,8 @@ impl AdminService {
     /// # Errors
     /// [`Failed`]
     pub fn publishers(&self) -> Result<Vec<Publisher>, Failed> {
-        let tokens = Tokens::open(&self.tokens)?;
-        let mut used = tokens.last_used();
+        let tokens = Tokens::open(&*self.registry)?;
+        let mut used = tokens.last_used(&*self.registry);
         let view = |(name, info): (&str, &crate::topics::TokenInfo)| Publisher {
             name: name.to_owned(),
             topic_prefixes: info.topic_prefixes.clone(),

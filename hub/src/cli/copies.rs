@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::admin::{Audit, By, Size, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, BackupError, Copied, Credentials, Header, Keyring, Place, StoreError};
+use resync_hub::store::{self, BackupError, Copied, Credentials, Files, Header, Keyring, Place, StoreError};
 use resync_hub::topics::Tokens;
 use tempfile::Builder;
 
@@ -160,7 +161,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         place.restore(&keys, credentials, &file)
     };
     let (header, found) = restored.map_err(Failure::new)?;
-    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
     let records = counted(found.records, "record", "records");
     audit.end(begun.map_err(Failure::new)?, &records);
@@ -182,7 +183,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
 
 /// The maker of the backup may have added a token: the operator sees who may publish from now on.
 fn name_tokens(config: &Config) -> Result<(), Failure> {
-    let tokens = Tokens::open(&config.publisher_tokens_file()).map_err(Failure::new)?;
+    let tokens = Tokens::open(&Files::in_folder(&config.data_dir)).map_err(Failure::new)?;
     for (name, info) in tokens.list() {
         complain(format_args!(
             "with it comes the publishers' token {name:?} for topics that begin with {}: `resync-hub token revoke` ends one that you \

@@ -1,10 +1,12 @@
 //! `resync-hub fsck`: checks the store of a stopped hub, or that in a database, and repairs one in a folder.
 
+use std::sync::Arc;
+
 use clap::Args;
 use resync_common::output::note;
 use resync_hub::admin::{Audit, By, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{Findings, Keyring, Place, RepairStep, Repaired};
+use resync_hub::store::{Files, Findings, Keyring, Place, RepairStep, Repaired};
 use serde_json::{Value, json};
 
 use super::owner::is_ours;
@@ -62,7 +64,7 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
 }
 
 fn repair(config: &Config, place: &Place, keys: &Keyring) -> Result<Repaired, Failure> {
-    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
     let repaired = place.repair(keys);
     let outcome = repaired.as_ref().map_or_else(ToString::to_string, |repaired| outcome_of(&repaired.steps));

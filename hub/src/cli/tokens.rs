@@ -1,12 +1,13 @@
 //! `resync-hub token`: the publishers' tokens, by way of the running hub, or in the files of one that is stopped.
 
 use std::fs;
-use std::path::Path;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use resync_common::output::{Table, note};
 use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
+use resync_hub::store::{Files, Registry};
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -89,7 +90,7 @@ impl<'a> Whose<'a> {
             }
             Err(away) => {
                 let what = format!("{name} for {}", topic_prefixes.join(" "));
-                let add = |file: &Path| Tokens::add(file, name, topic_prefixes);
+                let add = |files: &dyn Registry| Tokens::add(files, name, topic_prefixes);
                 let NewToken(token) = in_files(&self.config, away, "token add", &what, add)?;
                 Ok((token, self.by_files()))
             }
@@ -98,9 +99,10 @@ impl<'a> Whose<'a> {
 
     fn list(&self) -> Result<Vec<Line>, Failure> {
         self.of_running()?.or_else(|away| {
-            let tokens = Tokens::open(&self.config.publisher_tokens_file());
+            let files = Files::in_folder(&self.config.data_dir);
+            let tokens = Tokens::open(&files);
             let tokens = tokens.map_err(|error| away.and(&Failure::new(error)))?;
-            let mut used = tokens.last_used();
+            let mut used = tokens.last_used(&files);
             let line = |(name, info): (&str, &TokenInfo)| Line {
                 name: name.to_owned(),
                 topic_prefixes: info.topic_prefixes.clone(),
@@ -119,7 +121,8 @@ impl<'a> Whose<'a> {
                 self.order("DELETE", &format!("{TOKENS}/{part}"), "").map(|_| self.by_hub())
             }
             Err(away) => {
-                in_files(&self.config, away, "token revoke", name, |file| Tokens::revoke(file, name))?;
+                let revoke = |files: &dyn Registry| Tokens::revoke(files, name);
+                in_files(&self.config, away, "token revoke", name, revoke)?;
                 Ok(self.by_files())
             }
         }
@@ -156,13 +159,14 @@ fn in_files<T>(
     away: Failure,
     command: &str,
     what: &str,
-    change: impl FnOnce(&Path) -> Result<T, TokensError>,
+    change: impl FnOnce(&dyn Registry) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
     fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
     is_ours(config).map_err(|not_ours| away.and(&not_ours))?;
-    let audit = Audit::open(&config.audit_file()).map_err(Failure::new)?;
+    let files = Arc::new(Files::in_folder(&config.data_dir));
+    let audit = Audit::open(files.clone()).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, command, what).map_err(Failure::new)?;
-    let changed = change(&config.publisher_tokens_file());
+    let changed = change(&*files);
     audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
     changed.map_err(Failure::new)
 }

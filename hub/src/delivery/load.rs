@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
 use super::sender::{Owned, Ownership, Settings};
-use crate::store::{Shard, Store, StoreError, SubscriptionSummary};
+use crate::store::{Store, StoreError, SubscriptionSummary};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
@@ -24,15 +24,15 @@ pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreErr
     }
 }
 
-/// Claims a shard and reads its state. `worker` is what the shards of the worker have in common that will deliver for it.
+/// Reads the state of a shard that was claimed. `worker` is what the shards of the worker have in common that will deliver for it.
 pub(super) async fn load(
     store: &dyn Store,
-    shard: Shard,
+    ownership: Ownership,
     settings: &Settings,
     doubted_until: Option<Instant>,
     worker: WorkerState,
 ) -> Result<Owned, StoreError> {
-    let epoch = store.claim(shard).await?;
+    let shard = ownership.shard;
     let state = store.load_shard(shard).await?;
     for SubscriptionSummary { origin, address, lease_end, .. } in &state.slots {
         settings.confirmed.remember(origin, *address, *lease_end);
@@ -47,7 +47,7 @@ pub(super) async fn load(
     };
     let now = Now::read(store.clock());
     let scheduler = Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now);
-    Ok(Owned::new(Ownership { shard, epoch }, scheduler))
+    Ok(Owned::new(ownership, scheduler))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod clocks;
 mod load;
+mod orders;
 mod owner;
 mod scheduler;
 mod sender;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+pub use self::orders::{NotExecuted, Orders};
 pub use self::owner::{NotTaken, Owner};
 use self::scheduler::WorkerState;
 pub use self::scheduler::{
@@ -43,6 +45,7 @@ pub struct Delivery {
     counters: Arc<Counters>,
     observers: Observers,
     operator: Operator,
+    orders: Orders,
     tests: TestSender,
     owner: Owner,
     /// What else is done for the shards.
@@ -64,15 +67,22 @@ impl Delivery {
         let (to_workers, messages): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let workers = Workers::new(to_workers, store.shards());
         let operator = Operator::new(workers.clone());
+        let orders = Orders::new(Arc::clone(&store), operator.clone());
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
         let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
         let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
-        let owner =
-            Owner::new(Arc::clone(&store), settings.clone(), Arc::clone(&counters), workers.clone(), states);
         let (stop, stopped) = watch::channel(false);
+        let owner = Owner::new(
+            Arc::clone(&store),
+            settings.clone(),
+            Arc::clone(&counters),
+            workers.clone(),
+            states,
+            stopped.clone(),
+        );
         let (waiting, threads) = (Vec::new(), Vec::new());
         let mut delivery =
-            Self { counters, observers, operator, tests, owner, waiting, stop, workers: threads };
+            Self { counters, observers, operator, orders, tests, owner, waiting, stop, workers: threads };
         let large = LargeBodies::default();
         for (index, messages) in messages.into_iter().enumerate() {
             let worker = WorkerThread {
@@ -96,10 +106,12 @@ impl Delivery {
                 }
             }
         }
+        delivery.owner.follow_orders();
         Ok(delivery)
     }
 
-    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later.
+    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later. A shard that another hub
+    /// owns comes when it is released.
     ///
     /// # Errors
     /// [`NotTaken`] when the state of a shard cannot be read. Then delivery has stopped.
@@ -139,9 +151,14 @@ impl Delivery {
         self.observers.log.clone()
     }
 
-    /// Queries and commands.
+    /// Queries and commands to the shards of this hub.
     pub fn operator(&self) -> Operator {
         self.operator.clone()
+    }
+
+    /// Commands to all shards, whichever hubs own them.
+    pub fn orders(&self) -> Orders {
+        self.orders.clone()
     }
 
     /// What takes shards over and lets them go.
@@ -154,7 +171,7 @@ impl Delivery {
         self.tests.clone()
     }
 
-    /// Stops making requests, waits a little for those in flight and saves the progress.
+    /// Stops making requests, waits a little for those in flight, saves the progress and releases the shards for other hubs.
     pub async fn stop(self) {
         // Workers that are gone need no signal.
         let _ = self.stop.send(true);
@@ -168,6 +185,7 @@ impl Delivery {
         if joined.await.is_err() {
             tracing::error!("waiting for the delivery workers failed");
         }
+        self.owner.finish().await;
     }
 }
 
@@ -177,7 +195,7 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::sender::testing::{Subscriber, settings, until};
+    use super::sender::testing::{Subscriber, settings, until, workers_with};
     use super::*;
     use crate::store::{self, Engine, Keyring, Shard};
 
@@ -194,9 +212,7 @@ mod tests {
             kept = Subscriber::start().await;
         }
         store::subscribe(&*store, &topics[1], &kept.callback("")).await;
-        let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-        let settings = Settings { per_host: 2, ..settings() };
-        let delivery = Delivery::start(Arc::clone(&store), guard, settings).await.unwrap();
+        let delivery = workers_with(&store, Settings { per_host: 2, ..settings() }).await;
         let delivery = delivery.take_all(Vec::new()).await.unwrap();
         let counters = delivery.counters();
         until(|| counters.subscriptions() == 3).await;

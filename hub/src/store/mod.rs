@@ -13,6 +13,7 @@ mod copies;
 mod embedded;
 mod encoding;
 mod error;
+mod files;
 mod findings;
 mod keyring;
 mod meters;
@@ -30,23 +31,27 @@ mod conformance;
 pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
-pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 #[cfg(test)]
-pub(crate) use embedded::{damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub(crate) use embedded::{InMemory, damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub use embedded::{back_up, check, open, repair, restore, restore_stream, verify};
 pub use error::StoreError;
+pub use files::Files;
 pub use findings::{Findings, RepairStep, Repaired};
 pub use keyring::{KeyId, Keyring, KeyringError};
 pub use meters::Meters;
-pub use parts::{Admin, Clock, Fetches, Log, Progress, Requests, Subscriptions, WallClock};
+pub use parts::{
+    Admin, Change, Clock, Document, DocumentVersion, Fetches, Log, Orders, Progress, Registry, Requests,
+    Subscriptions, WallClock,
+};
 pub use place::Place;
 pub use records::{
     Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent, Interval,
-    Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    NotificationProgress, Offset, Payer, PendingRequest, Ping, PingId, ReadAhead, Recipient, Replayed,
-    RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent, Subscription,
-    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Topic, TopicId, Trimmed,
-    Uptime, Usage, Validators, WaitingDenial, Watermark,
+    Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent,
+    Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
+    NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping, PingId, ReadAhead,
+    Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent,
+    Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
+    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 
@@ -60,6 +65,6 @@ pub const MARK: &str = "engine";
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Everything that the hub needs of its storage.
-pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock {}
+pub trait Store: Log + Fetches + Requests + Subscriptions + Progress + Orders + Admin + Clock {}
 
-impl<S: Log + Fetches + Requests + Subscriptions + Progress + Admin + Clock> Store for S {}
+impl<S: Log + Fetches + Requests + Subscriptions + Progress + Orders + Admin + Clock> Store for S {}

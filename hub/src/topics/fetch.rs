@@ -481,7 +481,6 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 mod tests {
     use std::collections::HashSet;
     use std::iter;
-    use std::path::Path;
 
     use http::StatusCode;
     use prometheus_client::encoding::text::encode;
@@ -578,8 +577,7 @@ mod tests {
     fn fetcher(store: &Arc<dyn Store>) -> Fetcher {
         let short = Duration::from_secs(5);
         let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
-        let tokens = Path::new("no tokens");
-        let authority = Authority::new(PublishPolicy::Open, tokens).unwrap();
+        let authority = Authority::new(PublishPolicy::Open, store.registry()).unwrap();
         Fetcher::new(
             LogShares::new(Arc::clone(store), authority, 1_000_000),
             TopicClient::new(client, 1_024),

@@ -90,20 +90,21 @@ mod tests {
 
     use super::*;
     use crate::config::PublishPolicy;
-    use crate::store::{self, Engine, Keyring, Offset, TopicId};
+    use crate::store::{self, Engine, Files, Keyring, Offset, TopicId};
     use crate::topics::Tokens;
 
-    fn log(tokens: &Path, data: &Path) -> LogShares {
+    fn log(data: &Path) -> LogShares {
         let store = store::open(Engine::default(), data, Keyring::none(), 0).unwrap();
-        LogShares::new(store, Authority::new(PublishPolicy::Token, tokens).unwrap(), 1_000)
+        let authority = Authority::new(PublishPolicy::Token, store.registry()).unwrap();
+        LogShares::new(store, authority, 1_000)
     }
 
     #[tokio::test]
     async fn who_pings_with_a_token_or_posts_pays_from_the_publishers_share_and_others_by_their_network() {
         let folder = tempfile::tempdir().unwrap();
-        let tokens = folder.path().join("tokens.json");
-        Tokens::add(&tokens, "library", vec!["http://library.example/".to_owned()]).unwrap();
-        let log = log(&tokens, &folder.path().join("data"));
+        let files = Files::in_folder(folder.path());
+        Tokens::add(&files, "library", vec!["http://library.example/".to_owned()]).unwrap();
+        let log = log(folder.path());
         let of = |url: &str, posted, class, from: &str| {
             let (latest, posted) = (Offset(0), Offset(posted));
             let url = url.parse().unwrap();
@@ -125,7 +126,7 @@ mod tests {
     #[tokio::test]
     async fn what_would_take_more_than_the_share_of_all_strangers_is_not_taken_and_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        let log = log(&folder.path().join("tokens.json"), &folder.path().join("data"));
+        let log = log(folder.path());
         let stranger = Payer::Strangers(None);
         assert_eq!(log.fits(false, stranger, 100), Ok(()));
         let told = log.fits(false, stranger, 101).unwrap_err().to_string();

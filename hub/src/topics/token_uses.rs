@@ -1,7 +1,6 @@
 //! When publishers' tokens were used last, so that the operator sees which may be revoked. Saved at most once a minute.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use tracing::warn;
 
-use super::tokens::{Tokens, last_uses, replace};
-use crate::config::uses_file;
+use super::tokens::{Tokens, uses};
+use crate::store::{Document, Registry};
 
 /// How often uses are saved, if there were any.
 const EVERY: Duration = Duration::from_secs(60);
@@ -19,14 +18,14 @@ const EVERY: Duration = Duration::from_secs(60);
 /// The last use of each token by its name.
 #[derive(Clone, Debug)]
 pub struct TokenUses {
-    tokens: Arc<Path>,
+    registry: Arc<dyn Registry>,
     since: Arc<Mutex<BTreeMap<String, DateTime>>>,
 }
 
 impl TokenUses {
-    /// Uses that are saved beside the file of tokens.
-    pub(super) fn beside(tokens: &Path) -> Self {
-        Self { tokens: tokens.into(), since: Arc::default() }
+    /// Uses that are saved there.
+    pub(super) fn new(registry: Arc<dyn Registry>) -> Self {
+        Self { registry, since: Arc::default() }
     }
 
     pub(super) fn note(&self, name: &str, at: DateTime) {
@@ -58,13 +57,17 @@ impl TokenUses {
         if since.is_empty() {
             return;
         }
-        let (path, mut all) = (uses_file(&self.tokens), last_uses(&self.tokens));
-        all.extend(since.into_iter().map(|(name, at)| (name, at.to_string())));
-        if let Ok(tokens) = Tokens::open(&self.tokens) {
-            all.retain(|name, _| tokens.has(name));
-        }
-        if let Err(error) = replace(&path, &all) {
-            warn!(%error, path = %path.display(), "last uses of tokens not saved");
+        let tokens = Tokens::open(&*self.registry);
+        let written = self.registry.change(Document::TokenUses, &mut |kept: Option<Vec<u8>>| {
+            let mut all = uses(kept);
+            all.extend(since.iter().map(|(name, at)| (name.clone(), at.to_string())));
+            if let Ok(tokens) = &tokens {
+                all.retain(|name, _| tokens.has(name));
+            }
+            serde_json::to_vec_pretty(&all).ok()
+        });
+        if let Err(error) = written {
+            warn!(%error, place = %self.registry.place(Document::TokenUses), "last uses of tokens not saved");
         }
     }
 

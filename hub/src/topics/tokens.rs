@@ -1,28 +1,25 @@
 //! The publishers' bearer tokens, each with the topic prefixes that it may speak for, stored as hashes.
 //!
-//! They live in one small file beside the store, so that `resync-hub token` works while the hub runs.
+//! They live in one small document beside the store, so that `resync-hub token` works while the hub runs.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use resync_core::datetime::DateTime;
-use resync_core::durable::{folder_of, replace_private};
-use resync_core::lock::FileLock;
 use resync_core::websub::TopicUrl;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::{NoPrefix, Prefixes, uses_file};
+use crate::config::{NoPrefix, Prefixes};
+use crate::store::{Document, Registry};
 
-/// The file of tokens.
+/// The tokens by name.
+type Records = BTreeMap<String, TokenInfo>;
+
+/// The document of tokens.
 #[derive(Debug)]
 pub struct Tokens {
-    path: PathBuf,
-    pub(super) records: BTreeMap<String, TokenInfo>,
+    pub(super) records: Records,
 }
 
 /// One token, without the token.
@@ -43,11 +40,11 @@ pub struct NewToken(pub String);
 /// Why the tokens cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {
-    /// The file cannot be used.
-    #[error("the publishers' tokens in {path} cannot be used: {reason}")]
-    File {
-        /// Which file.
-        path: PathBuf,
+    /// The document cannot be used.
+    #[error("the publishers' tokens in {place} cannot be used: {reason}")]
+    Document {
+        /// Where it is kept.
+        place: String,
         /// Why not.
         reason: String,
     },
@@ -63,28 +60,28 @@ pub enum TokensError {
 }
 
 impl Tokens {
-    /// Reads the file; one that does not exist holds no tokens.
+    /// Reads the document; where there is none there are no tokens.
     ///
     /// # Errors
     /// When it exists and cannot be used.
-    pub fn open(path: &Path) -> Result<Self, TokensError> {
-        let records = match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unusable(path, &error))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(unusable(path, &error)),
-        };
-        Ok(Self { path: path.to_owned(), records })
+    pub fn open(registry: &dyn Registry) -> Result<Self, TokensError> {
+        let kept = registry.read(Document::PublisherTokens).map_err(|error| unusable(registry, &error))?;
+        Ok(Self { records: records(registry, kept)? })
     }
 
     /// Makes a token that may speak for topics with these prefixes.
     ///
     /// # Errors
-    /// When the name is taken, a prefix is no URL, or the file cannot be written.
-    pub fn add(path: &Path, name: &str, topic_prefixes: Vec<String>) -> Result<NewToken, TokensError> {
+    /// When the name is taken, a prefix is no URL, or the document cannot be written.
+    pub fn add(
+        registry: &dyn Registry,
+        name: &str,
+        topic_prefixes: Vec<String>,
+    ) -> Result<NewToken, TokensError> {
         Prefixes::parse(&topic_prefixes)?;
         let token = format!("rsh_{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let info = TokenInfo { hash: hash(&token), topic_prefixes, created_at: DateTime::now().to_string() };
-        Self::change(path, |records| match records.entry(name.to_owned()) {
+        Self::change(registry, |records| match records.entry(name.to_owned()) {
             Entry::Occupied(_) => Err(TokensError::Taken(name.to_owned())),
             Entry::Vacant(entry) => {
                 entry.insert(info);
@@ -97,25 +94,30 @@ impl Tokens {
     /// Revokes a token.
     ///
     /// # Errors
-    /// When there is none of this name or the file cannot be written.
-    pub fn revoke(path: &Path, name: &str) -> Result<(), TokensError> {
-        Self::change(path, |records| {
+    /// When there is none of this name or the document cannot be written.
+    pub fn revoke(registry: &dyn Registry, name: &str) -> Result<(), TokensError> {
+        Self::change(registry, |records| {
             records.remove(name).map(drop).ok_or_else(|| TokensError::Unknown(name.to_owned()))
         })
     }
 
-    /// Reads, changes and writes the file under a lock. Without it, one of two changes at once would undo the other, and a revoked token
-    /// could come back.
+    /// Reads, changes and writes them while nobody else does. Otherwise one of two changes at once would undo the other, and a revoked
+    /// token could come back.
     fn change(
-        path: &Path,
-        change: impl FnOnce(&mut BTreeMap<String, TokenInfo>) -> Result<(), TokensError>,
+        registry: &dyn Registry,
+        change: impl FnOnce(&mut Records) -> Result<(), TokensError>,
     ) -> Result<(), TokensError> {
-        let lock = lock(path).map_err(|error| unusable(path, &error))?;
-        let mut tokens = Self::open(path)?;
-        change(&mut tokens.records)?;
-        tokens.save()?;
-        drop(lock);
-        Ok(())
+        let (mut change, mut changed) = (Some(change), Ok(()));
+        let written = registry.change(Document::PublisherTokens, &mut |kept: Option<Vec<u8>>| {
+            let change = change.take()?;
+            let made = records(registry, kept).and_then(|mut records| {
+                change(&mut records)?;
+                serde_json::to_vec_pretty(&records).map_err(|error| unusable(registry, &error))
+            });
+            made.map_err(|error| changed = Err(error)).ok()
+        });
+        written.map_err(|error| unusable(registry, &error))?;
+        changed
     }
 
     /// All tokens by name.
@@ -125,19 +127,15 @@ impl Tokens {
 
     /// When each token was used last, as far as that is saved: the last minute may be missing. Uses of an older token of the same name
     /// do not count.
-    pub fn last_used(&self) -> BTreeMap<String, String> {
-        let mut used = last_uses(&self.path);
+    pub fn last_used(&self, registry: &dyn Registry) -> BTreeMap<String, String> {
+        let kept = registry.read(Document::TokenUses).ok().flatten();
+        let mut used = uses(kept);
         used.retain(|name, at| self.records.get(name).is_some_and(|info| info.may_have_been_used(at)));
         used
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.records.contains_key(name)
-    }
-
-    /// Readers see the old file or the new one, never half of it; only the hub's user may read it.
-    fn save(&self) -> Result<(), TokensError> {
-        replace(&self.path, &self.records).map_err(|error| unusable(&self.path, &error))
     }
 }
 
@@ -153,27 +151,18 @@ impl TokenInfo {
     }
 }
 
-/// The last use of each token by its name, as it is saved beside this file of tokens. A file that cannot be read counts as empty.
-pub(super) fn last_uses(tokens: &Path) -> BTreeMap<String, String> {
-    let bytes = fs::read(uses_file(tokens)).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or_default()
+/// The last use of each token by its name. What cannot be read counts as empty.
+pub(super) fn uses(kept: Option<Vec<u8>>) -> BTreeMap<String, String> {
+    kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-pub(super) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    replace_private(path, &serde_json::to_vec_pretty(value)?)
+fn records(registry: &dyn Registry, kept: Option<Vec<u8>>) -> Result<Records, TokensError> {
+    let Some(bytes) = kept else { return Ok(Records::new()) };
+    serde_json::from_slice(&bytes).map_err(|error| unusable(registry, &error))
 }
 
-/// Locks the tokens against other changes until this is dropped. The lock is a file of its own, since each change replaces that of
-/// the tokens.
-fn lock(path: &Path) -> io::Result<FileLock> {
-    fs::create_dir_all(folder_of(path))?;
-    let lock = path.with_extension("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
-    FileLock::lock(file)
-}
-
-fn unusable(path: &Path, error: &dyn std::error::Error) -> TokensError {
-    TokensError::File { path: path.to_owned(), reason: error.to_string() }
+fn unusable(registry: &dyn Registry, error: &dyn std::error::Error) -> TokensError {
+    TokensError::Document { place: registry.place(Document::PublisherTokens), reason: error.to_string() }
 }
 
 pub(super) fn hash(token: &str) -> String {
@@ -182,19 +171,23 @@ pub(super) fn hash(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{fs, thread};
 
     use super::*;
+    use crate::store::Files;
 
     #[test]
     fn a_prefix_that_is_no_url_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
+        let files = Files::in_folder(folder.path());
         for prefix in
             ["", "library", "ftp://library.example/", "http://a.example/t?set=1", "http://a.example/#t"]
         {
             assert!(
-                matches!(Tokens::add(&path, "library", vec![prefix.to_owned()]), Err(TokensError::Prefix(_))),
+                matches!(
+                    Tokens::add(&files, "library", vec![prefix.to_owned()]),
+                    Err(TokensError::Prefix(_))
+                ),
                 "{prefix:?}"
             );
         }
@@ -203,16 +196,16 @@ mod tests {
     #[test]
     fn a_token_that_is_revoked_while_others_are_made_does_not_come_back() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        let make = |name: &str| Tokens::add(&path, name, vec!["http://source.example/".to_owned()]).unwrap();
+        let files = Files::in_folder(folder.path());
+        let make = |name: &str| Tokens::add(&files, name, vec!["http://source.example/".to_owned()]).unwrap();
         make("leaked");
         thread::scope(|scope| {
             for number in 0..8 {
                 scope.spawn(move || (0..5).for_each(|turn| drop(make(&format!("{number}-{turn}")))));
             }
-            scope.spawn(|| Tokens::revoke(&path, "leaked").unwrap());
+            scope.spawn(|| Tokens::revoke(&files, "leaked").unwrap());
         });
-        let tokens = Tokens::open(&path).unwrap();
+        let tokens = Tokens::open(&files).unwrap();
         assert_eq!(tokens.list().filter(|(name, _)| *name != "leaked").count(), 40, "and none is lost");
         assert!(tokens.list().all(|(name, _)| name != "leaked"));
     }
@@ -220,8 +213,12 @@ mod tests {
     #[test]
     fn the_file_holds_no_token() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        let NewToken(token) = Tokens::add(&path, "library", vec![]).unwrap();
-        assert!(!fs::read_to_string(&path).unwrap().contains(token.trim_start_matches("rsh_")));
+        let files = Files::in_folder(folder.path());
+        let NewToken(token) = Tokens::add(&files, "library", vec![]).unwrap();
+        assert!(
+            !fs::read_to_string(folder.path().join("publisher-tokens.json"))
+                .unwrap()
+                .contains(token.trim_start_matches("rsh_"))
+        );
     }
 }

@@ -1,20 +1,26 @@
 //! Which shards this hub owns: it takes them over and lets them go, while its workers deliver for the others.
 
+mod background;
+mod orders;
+mod refused;
+mod release;
+mod taking;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use futures_util::future::try_join_all;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
+use futures_util::future::{join_all, try_join_all};
+use tokio::sync::{Semaphore, oneshot, watch};
 
-use super::load::{doubt, load};
-use super::scheduler::{Now, WorkerState};
-use super::sender::{Counters, LetGo, Owned, Settings, Stopped, WorkerMessage, Workers};
-use crate::completion::run_to_completion;
-use crate::store::{Epoch, Shard, Store, StoreError};
+use self::background::Background;
+use self::taking::{CalledOff, Taking};
+use super::load::doubt;
+use super::scheduler::WorkerState;
+use super::sender::{Counters, LetGo, Settings, Stopped, WorkerMessage, Workers};
+use crate::store::{Shard, Store, StoreError};
 use crate::subscriptions::NotOwned;
 use crate::waiting_work::WaitingWork;
 
@@ -24,7 +30,10 @@ pub enum NotTaken {
     /// It is here already.
     #[error("this hub delivers for shard {} already, or is about to", .0.0)]
     Here(Shard),
-    /// It cannot be claimed or read.
+    /// It was let go meanwhile.
+    #[error("shard {} was let go while it was taken over", .0.0)]
+    CalledOff(Shard),
+    /// It cannot be claimed or read. [`StoreError::Owned`]: another hub has to release it first.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Delivery has stopped.
@@ -46,71 +55,137 @@ struct Shared {
     states: Vec<WorkerState>,
     /// Shards are loaded on all cores, but not all at once: what the store hands over takes more room than what is kept of it.
     loads: Arc<Semaphore>,
+    /// The shards that are being taken over, each with those who let it go meanwhile.
+    takings: Mutex<BTreeMap<Shard, Vec<CalledOff>>>,
+    /// Those that are wanted here, and that another hub owns.
+    refused: Mutex<BTreeSet<Shard>>,
+    background: Background,
 }
 
 impl Owner {
-    /// The owner of no shard yet. `states` has one for each of the workers.
+    /// The owner of no shard yet. `states` has one for each of the workers; `stop` turns true when delivery stops.
     pub(super) fn new(
         store: Arc<dyn Store>,
         settings: Settings,
         counters: Arc<Counters>,
         workers: Workers,
         states: Vec<WorkerState>,
+        stop: watch::Receiver<bool>,
     ) -> Self {
-        let loads = Arc::new(Semaphore::new(states.len()));
-        Self(Arc::new(Shared { store, settings, counters, workers, states, loads }))
+        let (loads, background) = (Arc::new(Semaphore::new(states.len())), Background::new(stop));
+        let (takings, refused) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared {
+            store,
+            settings,
+            counters,
+            workers,
+            states,
+            loads,
+            takings,
+            refused,
+            background,
+        }))
     }
 
     /// Takes a shard over from whoever owned it, and what waits in it. When this returns, deliveries go on where they were left; where it
-    /// fails, or is not waited for, this hub does nothing for the shard.
+    /// fails, or is not waited for, this hub does nothing for the shard, and has released what it had claimed before it takes the shard again.
+    /// After [`StoreError::Write`] nobody knows whether it was claimed: it has to be taken again.
     ///
     /// # Errors
     /// [`NotTaken`]
     pub async fn take(&self, shard: Shard) -> Result<(), NotTaken> {
         let taking = self.expect(shard).await?;
+        self.complete(taking).await
+    }
+
+    async fn complete(&self, mut taking: Taking) -> Result<(), NotTaken> {
+        let over = taking.end();
+        let taken = self.bring(taking).await;
+        // Where that has failed, what was claimed is released before it may be tried again.
+        let _ = over.await;
+        taken
+    }
+
+    async fn bring(&self, mut taking: Taking) -> Result<(), NotTaken> {
         // Each time: the clock may have jumped since the start.
         let doubted_until = doubt(self.0.store.as_ref()).await?;
         let owned = taking.load(doubted_until).await?;
-        self.take_up(&[shard]).await?;
+        self.take_up(&[taking.shard]).await?;
         taking.hand_over(owned)
     }
 
     /// The same for all shards of the store, with this work in them from now on. Nothing is delivered before all are loaded, which
-    /// deliveries would hold up.
+    /// deliveries would hold up. Those that another hub owns are taken over when it has released them.
     pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
         self.0.workers.set_waiting_work(waiting);
-        let shards: Vec<_> = (0..self.0.workers.shards()).map(Shard).collect();
-        let all = try_join_all(shards.iter().map(|shard| self.expect(*shard))).await?;
+        let shards = self.0.store.all_shards();
+        let mut all = try_join_all(shards.into_iter().map(|shard| self.expect(shard))).await?;
         let doubted_until = doubt(self.0.store.as_ref()).await?;
         if let Some(until) = doubted_until {
             let seconds = until.saturating_duration_since(Instant::now()).as_secs();
             tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
         }
-        let loaded = try_join_all(all.iter().map(|taking| taking.load(doubted_until))).await?;
+        let loaded = join_all(all.iter_mut().map(|taking| taking.load(doubted_until))).await;
+        let (mut here, mut refused) = (Vec::new(), Vec::new());
+        for (taking, loaded) in all.into_iter().zip(loaded) {
+            match loaded {
+                Ok(owned) => here.push((taking, owned)),
+                Err(NotTaken::Store(StoreError::Owned)) => refused.push(taking.shard),
+                Err(NotTaken::CalledOff(_)) => {}
+                Err(not_taken) => return Err(not_taken),
+            }
+        }
+        let shards: Vec<_> = here.iter().map(|(taking, _)| taking.shard).collect();
         self.take_up(&shards).await?;
-        all.into_iter().zip(loaded).try_for_each(|(taking, owned)| taking.hand_over(owned))
+        for (taking, owned) in here {
+            match taking.hand_over(owned) {
+                Ok(()) | Err(NotTaken::CalledOff(_)) => {}
+                Err(not_taken) => return Err(not_taken),
+            }
+        }
+        self.take_later(refused);
+        Ok(())
     }
 
     /// Lets a shard go: makes no more requests for it, waits a little for those under way, saves the progress, releases it for other hubs, and
-    /// only then returns. It takes three seconds at most beside that, and goes on also where it is not waited for.
+    /// only then returns. It takes three seconds at most beside that, and goes on also where it is not waited for. A shard that is being taken over
+    /// is released as soon as its claim was made; there is nothing to save then.
     ///
     /// # Errors
     /// [`NotOwned`]
     pub async fn let_go(&self, shard: Shard) -> Result<LetGo, NotOwned> {
+        self.0.refused().remove(&shard);
+        if let Some(called_off) = self.0.call_off(shard) {
+            // Where nothing runs any more, nothing is here.
+            return called_off.await.unwrap_or(Err(NotOwned(shard)));
+        }
         let worker = self.0.workers.worker_of(shard)?;
-        let (reply, outcome) = oneshot::channel();
+        let (reply, given_up) = oneshot::channel();
         let sent = self.0.workers.send(worker, WorkerMessage::LetGo(shard, reply));
         sent.map_err(|Stopped| NotOwned(shard))?;
-        let store = Arc::clone(&self.0.store);
-        run_to_completion(async move {
-            // A worker that has ended owns nothing any more.
-            let (how, epoch) = outcome.await.unwrap_or(Err(NotOwned(shard)))?;
-            if how == LetGo::Saved {
-                release(store.as_ref(), shard, epoch).await;
+        let (released, how) = oneshot::channel();
+        let owner = Arc::clone(&self.0);
+        self.0.background.spawn(async move {
+            // A worker that has ended owns nothing any more. Nobody may wait for the answers.
+            let (how, epoch) = match given_up.await.unwrap_or(Err(NotOwned(shard))) {
+                Ok(given_up) => given_up,
+                Err(not_owned) => {
+                    let _ = released.send(Err(not_owned));
+                    return;
+                }
+            };
+            let is_released = how == LetGo::Fenced || owner.release(shard, epoch).await;
+            let _ = released.send(Ok(how));
+            if !is_released {
+                owner.release_again(shard, epoch).await;
             }
-            Ok::<_, NotOwned>(how)
-        })
-        .await
+        });
+        how.await.unwrap_or(Err(NotOwned(shard)))
+    }
+
+    /// Waits for what goes on after the workers have ended.
+    pub(super) async fn finish(&self) {
+        self.0.background.finish().await;
     }
 
     /// Takes up what else waits in these shards, which are claimed.
@@ -119,77 +194,5 @@ impl Owner {
             waiting.take(shards).await?;
         }
         Ok(())
-    }
-
-    /// Has a worker keep for this shard what happens from now on.
-    async fn expect(&self, shard: Shard) -> Result<Taking, NotTaken> {
-        let worker = self.0.workers.assign(shard).ok_or(NotTaken::Here(shard))?;
-        let taking = Taking { of: self.clone(), shard, worker, is_handed_over: false };
-        let (reply, is_kept) = oneshot::channel();
-        self.0.workers.send(worker, WorkerMessage::Expect(shard, reply))?;
-        // Only what is read after this may be handed over: an event that came before is in it.
-        is_kept.await.map_err(|_| Stopped)?;
-        Ok(taking)
-    }
-}
-
-/// Lets other hubs claim a shard at once. Otherwise they do when they take this one for dead.
-async fn release(store: &dyn Store, shard: Shard, epoch: Epoch) {
-    match store.release(shard, epoch).await {
-        // Somebody has taken it over by now.
-        Ok(()) | Err(StoreError::Fenced) => {}
-        Err(error) => tracing::warn!(shard = shard.0, %error, "shard not released"),
-    }
-}
-
-/// A shard that is being taken over, which its worker expects. Unless it is handed over, the worker hears at last that it does not come.
-struct Taking {
-    of: Owner,
-    shard: Shard,
-    worker: usize,
-    is_handed_over: bool,
-}
-
-impl Taking {
-    /// Claims and loads it, beside the workers.
-    async fn load(&self, doubted_until: Option<Instant>) -> Result<Owned, NotTaken> {
-        let Self { of: Owner(owner), shard, worker, .. } = self;
-        let turn = Arc::clone(&owner.loads).acquire_owned().await.map_err(|_| Stopped)?;
-        let (owner, shard, state) = (Arc::clone(owner), *shard, owner.states[*worker].clone());
-        // Who is not waited for claims nothing any more: somebody else may own the shard by then.
-        let mut loading = JoinSet::new();
-        loading.spawn(async move {
-            let _turn = turn;
-            load(owner.store.as_ref(), shard, &owner.settings, doubted_until, state).await
-        });
-        match loading.join_next().await {
-            Some(Ok(owned)) => Ok(owned?),
-            Some(Err(error)) => Err(StoreError::Read(error.to_string()).into()),
-            None => Err(Stopped.into()),
-        }
-    }
-
-    /// Lets its worker deliver for it.
-    fn hand_over(mut self, owned: Owned) -> Result<(), NotTaken> {
-        let Shared { store, counters, workers, .. } = self.of.0.as_ref();
-        let (shard, scheduler, now) = (self.shard, &owned.scheduler, Now::read(store.clock()));
-        counters.set_gauges(shard, scheduler.laggard_count(), scheduler.open_breakers());
-        counters.set_subscriptions(shard, scheduler.in_force(now), scheduler.hosts());
-        counters.set_saved(shard, now.monotonic);
-        workers.send(self.worker, WorkerMessage::TakeOver(Box::new(owned)))?;
-        self.is_handed_over = true;
-        Ok(())
-    }
-}
-
-impl Drop for Taking {
-    fn drop(&mut self) {
-        if !self.is_handed_over {
-            let workers = &self.of.0.workers;
-            // A worker that has ended expects nothing.
-            let _ = workers.send(self.worker, WorkerMessage::Abandon(self.shard));
-            // Only now it may be expected once more.
-            workers.release(self.shard);
-        }
     }
 }

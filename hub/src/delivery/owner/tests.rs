@@ -1,5 +1,8 @@
 //! Shards that come and go, over a real store and real callbacks.
 
+mod claims;
+mod orders;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::pin::pin;
@@ -13,11 +16,10 @@ use tempfile::TempDir;
 use tokio::join;
 use tokio::task::yield_now;
 
-use super::super::sender::testing::{Subscriber, settings, until};
+use super::super::sender::testing::{Subscriber, until, workers};
 use super::*;
 use crate::delivery::{Command, Delivery, Elsewhere, NoAnswer, Owed};
-use crate::egress::Guard;
-use crate::store::{self, Engine, Keyring, Offset, Subscription, SubscriptionId};
+use crate::store::{self, Engine, Epoch, Keyring, Offset, Subscription, SubscriptionId};
 use crate::subscriptions::StopDeliveries;
 
 fn open(folder: &Path) -> Arc<dyn Store> {
@@ -26,12 +28,6 @@ fn open(folder: &Path) -> Arc<dyn Store> {
 
 fn topic() -> TopicUrl {
     "http://source.example/t".parse().unwrap()
-}
-
-/// Deliveries over this store, without a shard.
-async fn workers(store: &Arc<dyn Store>) -> Delivery {
-    let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
-    Delivery::start(Arc::clone(store), guard, settings()).await.unwrap()
 }
 
 async fn append(store: &Arc<dyn Store>) {
@@ -55,6 +51,22 @@ impl Scene {
         let (shard, subscription) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
         Self { folder, store, subscriber, subscription, shard }
     }
+
+    /// A hub that owns the shard, and has sent the first notification. It waits for the answer.
+    async fn begun() -> (Self, Delivery) {
+        let mut scene = Self::of(Subscriber::that_answers(0).await).await;
+        let delivery = workers(&scene.store).await;
+        delivery.owner().take(scene.shard).await.unwrap();
+        append(&scene.store).await;
+        assert_eq!(scene.subscriber.notified().await, 1);
+        (scene, delivery)
+    }
+}
+
+/// The first owner of the shard has released it.
+async fn assert_released(store: &Arc<dyn Store>, shard: Shard) {
+    let again = store.release(shard, Epoch(1)).await;
+    assert!(matches!(again, Err(StoreError::Fenced)), "it is released: {again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,8 +87,7 @@ async fn a_shard_that_is_let_go_leaves_its_progress_to_the_next_owner_which_repe
     assert!((1..=2).contains(&done), "{done}: what was under way has ended, and is counted");
     assert_eq!((counters.subscriptions(), counters.hosts()), (0, 0));
     assert_eq!(counters.checkpoint_age(Instant::now()), Duration::ZERO);
-    let again = store.release(shard, Epoch(1)).await;
-    assert!(matches!(again, Err(StoreError::Fenced)), "it is released: {again:?}");
+    assert_released(&store, shard).await;
 
     append(&store).await;
     subscriber.answer(9);
@@ -92,12 +103,9 @@ async fn a_shard_that_is_let_go_leaves_its_progress_to_the_next_owner_which_repe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_under_way_for_too_long_is_cut_and_made_again_by_the_next_owner() {
-    let Scene { folder: _folder, store, mut subscriber, shard, .. } =
-        Scene::of(Subscriber::that_answers(0).await).await;
-    let (first, second) = (workers(&store).await, workers(&store).await);
-    first.owner().take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 1);
+    let (scene, first) = Scene::begun().await;
+    let Scene { folder: _folder, store, mut subscriber, shard, .. } = scene;
+    let second = workers(&store).await;
     assert_eq!(first.owner().let_go(shard).await, Ok(LetGo::Saved));
     assert_eq!(first.counters().totals().delivered, 0);
     second.owner().take(shard).await.unwrap();
@@ -206,6 +214,7 @@ async fn a_shard_whose_taking_ends_at_whatever_moment_is_free_for_others_and_for
             }
         }
         other.take(shard).await.unwrap();
+        until(|| owner.0.workers.worker_of(shard).is_err()).await;
         number += 1;
         append(&store).await;
         assert_eq!(subscriber.notified().await, number);
@@ -222,13 +231,9 @@ async fn a_shard_whose_taking_ends_at_whatever_moment_is_free_for_others_and_for
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_is_let_go_while_its_hub_stops_is_saved_and_released_too() {
-    let Scene { folder: _folder, store, mut subscriber, shard, .. } =
-        Scene::of(Subscriber::that_answers(0).await).await;
-    let (first, second) = (workers(&store).await, workers(&store).await);
-    let owner = first.owner();
-    owner.take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 1);
+    let (scene, first) = Scene::begun().await;
+    let Scene { folder: _folder, store, mut subscriber, shard, .. } = scene;
+    let (owner, second) = (first.owner(), workers(&store).await);
     let mut letting_go = pin!(owner.let_go(shard));
     assert!(letting_go.as_mut().now_or_never().is_none(), "a request is under way");
     // Its worker has begun to let it go before it answers this.
@@ -238,8 +243,7 @@ async fn a_shard_that_is_let_go_while_its_hub_stops_is_saved_and_released_too() 
         first.stop().await;
     };
     assert_eq!(join!(letting_go, stopping).0, Ok(LetGo::Saved));
-    let again = store.release(shard, Epoch(1)).await;
-    assert!(matches!(again, Err(StoreError::Fenced)), "it is released: {again:?}");
+    assert_released(&store, shard).await;
 
     second.owner().take(shard).await.unwrap();
     append(&store).await;
@@ -250,18 +254,18 @@ async fn a_shard_that_is_let_go_while_its_hub_stops_is_saved_and_released_too() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_takes_nothing_holds_no_shard_that_is_let_go_and_what_is_not_saved_is_repeated() {
-    let (store, set_full) = store::in_memory();
+    let (store, memory) = store::in_memory();
     let mut subscriber = Subscriber::that_answers(0).await;
     let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
     let (first, second) = (workers(&store).await, workers(&store).await);
     first.owner().take(shard).await.unwrap();
     append(&store).await;
     assert_eq!(subscriber.notified().await, 1);
-    set_full(true);
+    memory.set_full(true);
     subscriber.answer(1);
     assert_eq!(first.owner().let_go(shard).await, Ok(LetGo::Unsaved));
     assert!(second.owner().take(shard).await.is_err(), "nobody can claim it");
-    set_full(false);
+    memory.set_full(false);
     until(|| store.health().is_ok()).await;
     second.owner().take(shard).await.unwrap();
     assert_eq!(subscriber.notified().await, 1);
@@ -359,13 +363,9 @@ async fn a_shard_in_which_what_waits_cannot_be_read_is_not_taken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_lets_a_shard_go_that_was_taken_from_it_is_told_so_and_may_take_it_back() {
-    let Scene { folder: _folder, store, mut subscriber, shard, .. } =
-        Scene::of(Subscriber::that_answers(0).await).await;
-    let delivery = workers(&store).await;
+    let (scene, delivery) = Scene::begun().await;
+    let Scene { folder: _folder, store, mut subscriber, shard, .. } = scene;
     let owner = delivery.owner();
-    owner.take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 1);
     store.claim(shard).await.unwrap();
     // The answer is progress, which the store refuses: at a checkpoint before the last one, or at that.
     subscriber.answer(1);
@@ -406,7 +406,8 @@ async fn what_is_asked_of_a_hub_that_owns_a_part_is_answered_for_that_part_and_s
     assert_eq!(operator.place_of(unknown).await.unwrap().found(), Err(Elsewhere(others)));
     let replay = Command::Replay { topic, subscription: None, from: Offset(0) };
     let replayed = operator.execute(&replay).await.unwrap();
-    assert_eq!((replayed.of_this_hub(), replayed.of_all()), (1, Err(Elsewhere(others))));
+    assert_eq!(replayed.clone().of_this_hub(), [(shard, 1)]);
+    assert_eq!(replayed.of_all(), Err(Elsewhere(others)));
     assert_eq!(operator.halt(shard, id).await, Ok(()));
     let other = Shard((shard.0 + 1) % store.shards());
     assert_eq!(operator.halt(other, id).await, Err(NotOwned(other)));

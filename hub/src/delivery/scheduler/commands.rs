@@ -5,37 +5,7 @@ use super::active::Phase;
 use super::clock::Now;
 use super::retry_policy::GivenUp;
 use super::wait_queue::LastAttempt;
-use crate::store::{Offset, Replayed, Skip, SubscriptionId, TopicId};
-
-/// What the operator wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Subscriptions that wait for another attempt get it now, and open circuit breakers let a probe through.
-    Retry(Target),
-    /// The next notification is given up for this subscription and recorded as skipped. Not while it is on its way.
-    Skip(SubscriptionId),
-    /// Notifications from this offset on are delivered once more, as far as the log still holds them and they are younger than
-    /// the subscription.
-    Replay {
-        /// The topic.
-        topic: TopicId,
-        /// One of its subscriptions; `None`: all of them.
-        subscription: Option<SubscriptionId>,
-        /// The first one.
-        from: Offset,
-    },
-}
-
-/// Whom a retry is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All late subscriptions of a topic.
-    Topic(TopicId),
-    /// This one.
-    Subscription(SubscriptionId),
-    /// All late subscriptions with this origin.
-    Host(String),
-}
+use crate::store::{Command, Offset, Replayed, Skip, SubscriptionId, Target, TopicId};
 
 impl Scheduler {
     /// Carries out a command; returns how many subscriptions of this shard that concerns.

@@ -44,7 +44,6 @@ use self::active::{FailingSince, Phase};
 pub(crate) use self::attempt::{Attempt, Find, Finished};
 pub use self::breaker::BreakerPolicy;
 pub(crate) use self::clock::{Clock, Now, doubt, doubt_at_start, millis};
-pub use self::commands::{Command, Target};
 use self::hosts::Hosts;
 pub use self::hosts::OpenHost;
 pub(crate) use self::hosts::WorkerState;
@@ -61,6 +60,7 @@ use crate::store::{
     Checkpoint, ContentKind, Ended, Failing, FailureClass, Shard, ShardState, Skip, StoreEvent,
     SubscriptionId, SubscriptionSummary, TopicId,
 };
+pub use crate::store::{Command, Target};
 
 /// Limits of one shard.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use super::owned::{Owned, Ownership};
 use super::shards::Shards;
 use super::workers::Workers;
 use crate::delivery::scheduler::Now;
-use crate::store::{Checkpoint, Ended, Skip, Store, StoreError, SubscriptionId, TopicId};
+use crate::store::{Checkpoint, Ended, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
 /// when the next is due, that may be the deliveries of two of these intervals.
@@ -62,7 +62,7 @@ struct Saving {
 
 /// A command that was carried out.
 struct Executed {
-    reply: oneshot::Sender<Vec<usize>>,
+    reply: oneshot::Sender<Vec<(Shard, usize)>>,
     /// How many subscriptions it concerned in each shard.
     concerned: Vec<(Ownership, usize)>,
 }
@@ -110,7 +110,7 @@ impl Checkpoints {
     /// A command was carried out: the reply is sent once that is durable.
     pub(super) fn note_executed(
         &mut self,
-        reply: oneshot::Sender<Vec<usize>>,
+        reply: oneshot::Sender<Vec<(Shard, usize)>>,
         concerned: Vec<(Ownership, usize)>,
     ) {
         self.executed.push(Executed { reply, concerned });
@@ -190,6 +190,20 @@ impl Checkpoints {
             }
         }
         warn!("the last progress of delivery is not saved: some deliveries will be repeated");
+    }
+
+    /// Lets other hubs claim these shards at once, of which nothing more is saved. What fails ends with this hub's lease.
+    pub(super) async fn release(&self, owned: &[Owned]) {
+        let release = |owned: &Owned| {
+            let Ownership { shard, epoch } = owned.ownership;
+            self.store.release(shard, epoch)
+        };
+        let released = join_all(owned.iter().map(release)).await;
+        let mut failed = released.into_iter().filter_map(Result::err);
+        // Fenced: somebody has taken it over by now.
+        if let Some(error) = failed.find(|error| !matches!(error, StoreError::Fenced)) {
+            warn!(%error, "shards not released: other hubs take them over when they take this one for dead");
+        }
     }
 
     /// What came of the save under way; never returns where there is none.
@@ -280,7 +294,8 @@ impl Checkpoints {
             counters.set_saved(ownership.shard, until);
         }
         for Executed { reply, concerned } in self.being_saved.drain(..) {
-            let _ = reply.send(concerned.into_iter().map(|(_, subscriptions)| subscriptions).collect());
+            let by_shard = concerned.into_iter().map(|(of, subscriptions)| (of.shard, subscriptions));
+            let _ = reply.send(by_shard.collect());
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Elsewhere(pub usize);
 
 impl<T> OfOwned<T> {
     /// `elsewhere` is the number of shards that did not answer.
-    pub(super) fn new(answer: T, elsewhere: usize) -> Self {
+    pub(crate) fn new(answer: T, elsewhere: usize) -> Self {
         Self { answer, elsewhere }
     }
 

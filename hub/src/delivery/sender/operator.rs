@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::oneshot;
 
 use super::of_owned::OfOwned;
@@ -13,7 +13,7 @@ use super::workers::{Query, Stopped, WorkerMessage, Workers};
 use crate::delivery::scheduler::{
     Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
 };
-use crate::store::{Shard, SubscriptionId, TopicId};
+use crate::store::{Epoch, Shard, SubscriptionId, TopicId};
 use crate::subscriptions::{NotOwned, StopDeliveries};
 
 /// Why a shard gives no answer.
@@ -158,13 +158,12 @@ impl Operator {
         Ok(owed.map(|owed| owed.into_iter().sum()))
     }
 
-    /// Carries out a command in the shards that this hub owns; returns, once that is durable, how many subscriptions it concerns.
+    /// Carries out a command in the shards that this hub owns; returns, once that is durable, how many subscriptions it concerns in each.
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, Stopped> {
-        let concerned = self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await?;
-        Ok(concerned.map(|concerned| concerned.into_iter().sum()))
+    pub async fn execute(&self, command: &Command) -> Result<OfOwned<Vec<(Shard, usize)>>, Stopped> {
+        self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await
     }
 
     /// The same in this shard alone, which has all that the command is about.
@@ -173,8 +172,17 @@ impl Operator {
     /// [`NoAnswer`]
     pub async fn execute_in(&self, shard: Shard, command: Command) -> Result<usize, NoAnswer> {
         let message = |reply| WorkerMessage::Command(command, Some(shard), reply);
-        let concerned: Vec<usize> = self.ask_one(shard, message).await?;
-        concerned.first().copied().ok_or_else(|| NotOwned(shard).into())
+        let concerned: Vec<(Shard, usize)> = self.ask_one(shard, message).await?;
+        let concerned = concerned.first().map(|(_, subscriptions)| *subscriptions);
+        concerned.ok_or_else(|| NotOwned(shard).into())
+    }
+
+    /// With which epoch this hub owns a shard.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]
+    pub(crate) async fn epoch_of(&self, shard: Shard) -> Result<Epoch, NoAnswer> {
+        self.look_at(shard, |owned, _| owned.ownership.epoch).await
     }
 
     /// The answer of this shard.
@@ -183,11 +191,19 @@ impl Operator {
         shard: Shard,
         answer: impl FnOnce(&Scheduler, Now) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
+        self.look_at(shard, |owned, now| answer(&owned.scheduler, now)).await
+    }
+
+    async fn look_at<T: Send + 'static>(
+        &self,
+        shard: Shard,
+        answer: impl FnOnce(&Owned, Now) -> T + Send + 'static,
+    ) -> Result<T, NoAnswer> {
         let query = |reply: oneshot::Sender<Option<T>>| {
             WorkerMessage::Query(Box::new(move |owned: &[Owned], now: Now| {
                 let found = owned.iter().find(|owned| owned.ownership.shard == shard);
                 // A caller that is gone needs no answer.
-                let _ = reply.send(found.map(|owned| answer(&owned.scheduler, now)));
+                let _ = reply.send(found.map(|owned| answer(owned, now)));
             }))
         };
         self.ask_one(shard, query).await?.ok_or_else(|| NotOwned(shard).into())
@@ -228,6 +244,21 @@ impl Operator {
         self.ask(query).await
     }
 
+    /// Has all workers cancel what they have under way to a subscription: what was begun before somebody else took its shard may be with any.
+    /// Returns where they answer.
+    fn cancel_everywhere(
+        &self,
+        shard: Shard,
+        subscription: SubscriptionId,
+    ) -> Vec<oneshot::Receiver<Result<(), NotOwned>>> {
+        let cancelled = self.workers.senders().iter().filter_map(|worker| {
+            let (reply, cancelled) = oneshot::channel();
+            worker.send(WorkerMessage::Cancel(shard, subscription, reply)).ok()?;
+            Some(cancelled)
+        });
+        cancelled.collect()
+    }
+
     /// Asks every worker, each of which answers for its shards.
     async fn ask<T>(
         &self,
@@ -253,12 +284,16 @@ impl Operator {
 #[async_trait]
 impl StopDeliveries for Operator {
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned> {
-        let worker = self.workers.worker_of(shard)?;
-        let (reply, cancelled) = oneshot::channel();
-        // A worker that has ended, or ends, takes what was under way with it.
-        match self.workers.send(worker, WorkerMessage::Cancel(shard, subscription, reply)) {
-            Ok(()) => cancelled.await.unwrap_or(Ok(())),
-            Err(Stopped) => Ok(()),
+        let cancel = move |reply| WorkerMessage::Cancel(shard, subscription, reply);
+        match self.ask_one(shard, cancel).await {
+            // A worker that has ended, or ends, takes what was under way with it.
+            Ok(Ok(())) | Err(NoAnswer::Stopped(_)) => Ok(()),
+            Ok(Err(not_owned)) | Err(NoAnswer::NotOwned(not_owned)) => {
+                let cancelled = join_all(self.cancel_everywhere(shard, subscription)).await;
+                // It may have come meanwhile.
+                let is_here = cancelled.into_iter().flatten().any(|cancelled| cancelled.is_ok());
+                if is_here { Ok(()) } else { Err(not_owned) }
+            }
         }
     }
 }
@@ -268,5 +303,31 @@ impl Operator {
     /// Of a delivery that has stopped.
     pub(crate) fn of_nobody() -> Self {
         Self::new(Workers::new(Vec::new(), 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::join;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_begun_before_somebody_else_took_the_shard_is_cancelled_too() {
+        let (worker, mut messages) = mpsc::unbounded_channel();
+        let operator = Operator::new(Workers::new(vec![worker], 16));
+        // Nothing more can come once this has ended.
+        let halting = async move { operator.halt(Shard(3), SubscriptionId(7)).await };
+        let cancelling = async {
+            let Some(WorkerMessage::Cancel(shard, subscription, reply)) = messages.recv().await else {
+                panic!("the worker is not asked")
+            };
+            reply.send(Err(NotOwned(shard))).unwrap();
+            (shard, subscription)
+        };
+        let (halted, cancelled) = join!(halting, cancelling);
+        assert_eq!(halted, Err(NotOwned(Shard(3))));
+        assert_eq!(cancelled, (Shard(3), SubscriptionId(7)));
     }
 }

@@ -238,6 +238,14 @@ mod tests {
         answer
     }
 
+    /// A shard that is let go from now on with a request under way, and where the answer comes.
+    fn leaving(of: Ownership, now: Instant) -> (Shards, oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>>) {
+        let mut shards = shards([of]);
+        shards.owned_mut()[0].begin();
+        let answer = let_go(&mut shards, of.shard.0, now);
+        (shards, answer)
+    }
+
     /// Reports to nobody but who waits.
     fn report(given_up: Option<Departed>) {
         given_up.unwrap().report(&Counters::new(16), &Workers::new(Vec::new(), 16));
@@ -246,9 +254,7 @@ mod tests {
     #[test]
     fn a_shard_that_is_let_go_waits_for_its_requests_and_for_its_last_checkpoint() {
         let (of, now) = (ownership(3, 1), Instant::now());
-        let mut shards = shards([of]);
-        shards.owned_mut()[0].begin();
-        let mut answer = let_go(&mut shards, 3, now);
+        let (mut shards, mut answer) = leaving(of, now);
         assert!(names(&shards).is_empty() && shards.next().is_none(), "nothing more is started");
         assert!(shards.has(Shard(3)), "it is nobody else's yet");
         assert_eq!(shards.with_progress().count(), 1, "its progress is still saved");
@@ -265,9 +271,7 @@ mod tests {
     #[test]
     fn what_is_under_way_for_too_long_is_cut_once_and_a_store_that_takes_nothing_holds_no_shard() {
         let (of, now) = (ownership(3, 1), Instant::now());
-        let mut shards = shards([of]);
-        shards.owned_mut()[0].begin();
-        let mut answer = let_go(&mut shards, 3, now);
+        let (mut shards, mut answer) = leaving(of, now);
         let after = |millis| now + Duration::from_millis(millis);
         assert_eq!(shards.step(of, after(900), false), Step::Wait);
         assert_eq!(shards.step(of, after(1_000), false), Step::Cut);
@@ -282,9 +286,7 @@ mod tests {
     #[test]
     fn who_lets_a_shard_go_hears_that_it_was_somebody_elses_already() {
         let (of, now) = (ownership(3, 1), Instant::now());
-        let mut shards = shards([of]);
-        shards.owned_mut()[0].begin();
-        let mut answer = let_go(&mut shards, 3, now);
+        let (mut shards, mut answer) = leaving(of, now);
         assert_eq!(let_go(&mut shards, 3, now).try_recv(), Ok(Err(NotOwned(Shard(3)))), "once is enough");
         report(shards.lose(of));
         assert_eq!(answer.try_recv(), Ok(Ok((LetGo::Fenced, Epoch(1)))));

@@ -1,4 +1,4 @@
-//! A subscriber for the tests of delivery, and settings for them.
+//! A subscriber for the tests of delivery, and workers and settings for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::config::{Prefixes, SignatureConfig};
-use crate::delivery::{BreakerPolicy, RetryPolicy, Settings};
-use crate::egress::ConfirmedAddresses;
-use crate::store::WallClock;
+use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
+use crate::egress::{ConfirmedAddresses, Guard};
+use crate::store::{Store, WallClock};
 use crate::telemetry::Tracer;
 
 /// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
@@ -115,6 +115,16 @@ pub(crate) async fn until(holds: impl Fn() -> bool) {
         }
     };
     timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
+}
+
+/// Deliveries over this store to callbacks on this machine, without a shard.
+pub(crate) async fn workers(store: &Arc<dyn Store>) -> Delivery {
+    workers_with(store, settings()).await
+}
+
+pub(crate) async fn workers_with(store: &Arc<dyn Store>, settings: Settings) -> Delivery {
+    let guard = Guard::open_to(&["127.0.0.0/8", "::1/128"]);
+    Delivery::start(Arc::clone(store), guard, settings).await.unwrap()
 }
 
 pub(crate) fn settings() -> Settings {

@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Delivers until it shall stop; then finishes what is in flight within `grace` and saves the progress.
+    /// Delivers until it shall stop; then finishes what is in flight within `grace`, saves the progress and releases its shards.
     pub(super) async fn run(mut self, inputs: Inputs, grace: Duration) {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
@@ -132,6 +132,7 @@ impl Worker {
             self.go_on_letting_go();
         }
         self.finish(grace).await;
+        self.release(messages).await;
     }
 
     fn now(&self) -> Now {
@@ -147,12 +148,25 @@ impl Worker {
         if drained.await.is_err() {
             let in_flight = self.in_flight.len();
             warn!(in_flight, "deliveries still in flight at shutdown: they will be repeated");
+            // Before anybody else may begin them.
+            self.in_flight.clear();
         }
         self.checkpoints.save_all(&mut self.shards, &self.counters).await;
         for of in self.shards.leaving() {
             self.give_up(of, self.shards.ends(of, self.checkpoints.have(of)));
         }
         self.checkpoints.log_losses();
+    }
+
+    /// Gives all shards up, also those that were brought at last. From now on nothing reaches this worker, and who waits for it need not.
+    async fn release(&mut self, mut messages: mpsc::UnboundedReceiver<WorkerMessage>) {
+        messages.close();
+        while let Some(message) = messages.recv().await {
+            if let WorkerMessage::TakeOver(owned) = message {
+                self.shards.take_over(*owned);
+            }
+        }
+        self.checkpoints.release(self.shards.owned()).await;
     }
 
     fn save(&mut self) {
@@ -243,8 +257,8 @@ impl Worker {
                 request.cancel();
             }
         }
-        // One that is expected hears of the end before it starts anything.
-        if self.shards.has(shard) || self.expected.contains(shard) { Ok(()) } else { Err(NotOwned(shard)) }
+        // One that is expected hears of the end before it starts anything, but may be another hub's still.
+        if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
     fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {

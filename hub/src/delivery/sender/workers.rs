@@ -24,7 +24,7 @@ pub(crate) enum WorkerMessage {
     /// To be answered with all that was durable before.
     UpToDateQuery(Query),
     /// For this shard or for all, to be answered once it is durable, with the number of subscriptions that it concerns in each.
-    Command(Command, Option<Shard>, oneshot::Sender<Vec<usize>>),
+    Command(Command, Option<Shard>, oneshot::Sender<Vec<(Shard, usize)>>),
     /// To be answered once nothing is under way to this subscription, which has ended.
     Cancel(Shard, SubscriptionId, oneshot::Sender<Result<(), NotOwned>>),
     /// The address to which the name of this origin leads now was confirmed.
@@ -73,6 +73,11 @@ impl Workers {
         self.0.waiting.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
+    /// Nothing else is done for this shard any more.
+    pub(crate) fn end_waiting_work(&self, shard: Shard) {
+        self.waiting_work().iter().for_each(|waiting| waiting.let_go(shard));
+    }
+
     /// How many shards the store has.
     pub(crate) fn shards(&self) -> u16 {
         self.0.shards
@@ -100,7 +105,7 @@ impl Workers {
     /// No worker has this shard any more, so nothing else is done for it either. Only who was to bring it, or its worker, may say so: somebody
     /// else might mean a shard that has come back meanwhile.
     pub(crate) fn release(&self, shard: Shard) {
-        self.waiting_work().iter().for_each(|waiting| waiting.let_go(shard));
+        self.end_waiting_work(shard);
         // Only now it may come back.
         self.assigned().remove(&shard);
     }

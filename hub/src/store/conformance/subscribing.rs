@@ -399,6 +399,11 @@ async fn all_slots(store: &dyn Store) -> Vec<SubscriptionSummary> {
         let loaded = store.load_shard(shard).await.unwrap().slots;
         let ids: Vec<_> = loaded.iter().map(|slot| (slot.topic, slot.id)).collect();
         assert_eq!(store.ids(shard).await.unwrap(), ids);
+        for (topic, id) in ids {
+            assert_eq!(store.topic_of(shard, id).await.unwrap(), Some(topic));
+            let other = Shard((shard.0 + 1) % store.shards());
+            assert_eq!(store.topic_of(other, id).await.unwrap(), None);
+        }
         slots.extend(loaded);
     }
     slots

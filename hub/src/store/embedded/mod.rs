@@ -8,6 +8,7 @@
 //! | `memory`, `accounts`, `shared` | what is held in memory |
 //! | `summaries` | what an opening reads of every subscription |
 //! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
+//! | `orders` | orders to the owners of shards, in memory |
 //! | `transaction`, `writer` | commands, and the thread that commits them in groups |
 //! | `closed` | records of a store that no hub is using |
 //! | `check`, `repair` | whether every record can be read, and agrees with the others; repairing that |
@@ -26,6 +27,7 @@ mod journals;
 mod log_reader;
 mod memory;
 mod missed;
+mod orders;
 mod parts;
 mod repair;
 mod reserve;
@@ -61,6 +63,7 @@ use self::engine::{Batch, Engine, Space};
 #[cfg(feature = "postgres")]
 pub(in crate::store) use self::engine::{Engine as Records, Keys};
 use self::memory::Ledger;
+use self::orders::Orders;
 pub use self::repair::repair;
 use self::reserve::DiskReserve;
 #[cfg(feature = "postgres")]
@@ -68,12 +71,14 @@ pub(in crate::store) use self::restore::{Made, make, make_of_stream};
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
-pub(crate) use self::testing::{damage_log, damage_subscription, damage_subscription_index, in_memory};
+pub(crate) use self::testing::{
+    InMemory, damage_log, damage_subscription, damage_subscription_index, in_memory,
+};
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
 use super::encoding::layout::{Encryption, Foundation};
 use super::encoding::{codec, key};
-use super::{Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
+use super::{Files, Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
 const SHARDS: u16 = 16;
@@ -87,6 +92,8 @@ const RESEALED: usize = 1024;
 /// Bytes of what anybody's pings have fetched that wait for the writer at once, and so come into one commit. What is larger waits alone: a
 /// post waits for the one that is being written and the one behind it, not for as many as there are.
 const STRANGE_BYTES: u32 = 256 * 1024;
+/// The folder of a store that is in no folder: it has no files beside it.
+const NOWHERE: &str = "/dev/null";
 /// About how many bytes a small command writes, beside URLs that strangers chose.
 const SMALL: usize = 512;
 
@@ -103,6 +110,7 @@ pub fn open(engine: super::Engine, directory: &Path, keys: Keyring, reserve: u64
     let opened = open_engine(engine, directory)?;
     directory::settle(engine, directory)?;
     let store = Embedded::over(opened, keys, Some(lock), DiskReserve::on_disk(directory, reserve))?;
+    let store = Embedded { files: Arc::new(Files::in_folder(directory)), ..store };
     tracing::info!(
         engine = engine.name(),
         directory = %directory.display(),
@@ -145,6 +153,11 @@ struct Embedded {
     changing_keys: tokio::sync::Mutex<()>,
     /// Bytes of what anybody's pings have fetched that may wait for the writer.
     strange_bytes: Semaphore,
+    orders: Orders,
+    /// What lies beside it.
+    files: Arc<Files>,
+    #[cfg(test)]
+    other_hub: testing::OtherHub,
 }
 
 impl Embedded {
@@ -169,6 +182,10 @@ impl Embedded {
             clock: WallClock::default(),
             changing_keys: tokio::sync::Mutex::default(),
             strange_bytes: Semaphore::new(STRANGE_BYTES as usize),
+            orders: Orders::default(),
+            files: Arc::new(Files::in_folder(Path::new(NOWHERE))),
+            #[cfg(test)]
+            other_hub: testing::OtherHub::default(),
         })
     }
 

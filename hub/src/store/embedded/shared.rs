@@ -374,9 +374,22 @@ impl Shared {
 
     /// The subscriptions of a shard, by their keys.
     pub(super) fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>> {
+        self.ids_in(shard).collect()
+    }
+
+    /// The topic of a subscription of this shard, by its key.
+    pub(super) fn topic_of(&self, shard: Shard, id: SubscriptionId) -> Result<Option<TopicId>> {
+        let is_it = |found: &Result<(TopicId, SubscriptionId)>| match found {
+            Ok((_, known)) => *known == id,
+            Err(_) => true,
+        };
+        Ok(self.ids_in(shard).find(is_it).transpose()?.map(|(topic, _)| topic))
+    }
+
+    fn ids_in(&self, shard: Shard) -> impl Iterator<Item = Result<(TopicId, SubscriptionId)>> {
         let records = self.engine.scan(Space::Subscriptions, &Keys::prefix(key::shard(shard)));
         let places = records.map(|record| record.map(|(key, _)| key::place_of_subscription(&key)));
-        places.filter_map(Result::transpose).map(|place| place.map(|(_, topic, id)| (topic, id))).collect()
+        places.filter_map(Result::transpose).map(|place| place.map(|(_, topic, id)| (topic, id)))
     }
 
     /// At most so many subscriptions of a range.

@@ -1,9 +1,9 @@
 //! An engine for tests: a map in memory whose commits can be held up, counted, and made to fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use super::Embedded;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::fjall::Fjall;
 use super::reserve::DiskReserve;
-use crate::store::{Keyring, Result, Store, StoreError};
+use crate::store::{Keyring, Result, Shard, Store, StoreError};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragile(Arc<State>);
@@ -166,11 +166,77 @@ pub(super) fn over(engine: &Fragile) -> Embedded {
     Embedded::over(Box::new(engine.clone()), Keyring::none(), None, DiskReserve::new(|| None, 0)).unwrap()
 }
 
-/// A store in memory, and what makes its disk full, or no longer.
-pub(crate) fn in_memory() -> (Arc<dyn Store>, impl Fn(bool)) {
+/// A store in memory, and what a test does to it.
+pub(crate) fn in_memory() -> (Arc<dyn Store>, InMemory) {
     let engine = Fragile::default();
-    let store: Arc<dyn Store> = Arc::new(over(&engine));
-    (store, move |full| engine.set_full(full))
+    let store = over(&engine);
+    let other_hub = store.other_hub.clone();
+    (Arc::new(store), InMemory { engine, other_hub })
+}
+
+/// What a test does to a store in memory.
+#[derive(Debug)]
+pub(crate) struct InMemory {
+    engine: Fragile,
+    other_hub: OtherHub,
+}
+
+impl InMemory {
+    /// Whether its disk is full.
+    pub(crate) fn set_full(&self, full: bool) {
+        self.engine.set_full(full);
+    }
+
+    /// Commits wait as long as this lives.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held { _commits: self.engine.hold() }
+    }
+
+    /// How many commits have begun.
+    pub(crate) fn commits(&self) -> usize {
+        self.engine.commits()
+    }
+
+    /// Another hub owns this shard, or no longer.
+    pub(crate) fn own_elsewhere(&self, shard: Shard, owned: bool) {
+        let mut shards = self.other_hub.0.shards.lock().unwrap();
+        if owned {
+            shards.insert(shard);
+        } else {
+            shards.remove(&shard);
+        }
+    }
+
+    /// How many claims were refused because of that.
+    pub(crate) fn refused_claims(&self) -> usize {
+        self.other_hub.0.refused.load(Ordering::SeqCst)
+    }
+}
+
+/// Holds commits up.
+pub(crate) struct Held<'a> {
+    _commits: MutexGuard<'a, ()>,
+}
+
+/// Another hub, of which an embedded store knows in tests alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OtherHub(Arc<Elsewhere>);
+
+#[derive(Debug, Default)]
+struct Elsewhere {
+    shards: Mutex<BTreeSet<Shard>>,
+    refused: AtomicUsize,
+}
+
+impl OtherHub {
+    /// Refuses a claim of a shard that it owns.
+    pub(super) fn check(&self, shard: Shard) -> Result<()> {
+        if !self.0.shards.lock().unwrap().contains(&shard) {
+            return Ok(());
+        }
+        self.0.refused.fetch_add(1, Ordering::SeqCst);
+        Err(StoreError::Owned)
+    }
 }
 
 /// Flips a bit in the first record of a space.

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::store::{BackupError, Copied, Keyring, Meters, Result, TopicId, Usage};
+use crate::store::{BackupError, Copied, Keyring, Meters, Registry, Result, TopicId, Usage};
 
 /// The state of the store, and what an operator does to it.
 #[async_trait]
@@ -31,6 +32,9 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
 
     /// What the store measures.
     fn meters(&self) -> Meters;
+
+    /// The documents and the log of commands that all hubs of this store share. It does not keep the store open.
+    fn registry(&self) -> Arc<dyn Registry>;
 
     /// Delivers nothing of this topic until it is resumed. Its log goes on, and so does retention. Returns whether the topic exists:
     /// one that was forgotten cannot be paused.

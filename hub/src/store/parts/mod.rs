@@ -4,7 +4,9 @@ mod admin;
 mod clock;
 mod fetches;
 mod log;
+mod orders;
 mod progress;
+mod registry;
 mod requests;
 mod subscriptions;
 
@@ -12,6 +14,8 @@ pub use admin::Admin;
 pub use clock::{Clock, WallClock};
 pub use fetches::Fetches;
 pub use log::Log;
+pub use orders::Orders;
 pub use progress::Progress;
+pub use registry::{Change, Document, DocumentVersion, Registry};
 pub use requests::Requests;
 pub use subscriptions::Subscriptions;

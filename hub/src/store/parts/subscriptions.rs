@@ -86,6 +86,9 @@ pub trait Subscriptions: std::fmt::Debug + Send + Sync + 'static {
     /// commits pass while they are listed.
     async fn ids(&self, shard: Shard) -> Result<Vec<(TopicId, SubscriptionId)>>;
 
+    /// The topic of a subscription of this shard, also if its record cannot be read. Takes little room, however many there are.
+    async fn topic_of(&self, shard: Shard, id: SubscriptionId) -> Result<Option<TopicId>>;
+
     /// How many subscriptions each of these topics has.
     async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>>;
 

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod log;
+mod orders;
 mod subscriptions;
 
 use std::fmt;
@@ -19,6 +20,7 @@ pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
     NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
+pub use self::orders::{Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
     NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,

@@ -21,7 +21,7 @@ pub trait StopDeliveries: std::fmt::Debug + Send + Sync + 'static {
     /// Returns when no delivery is under way any more to a subscription whose end is durable, and none will be.
     ///
     /// # Errors
-    /// [`NotOwned`]: whoever delivers for the shard hears of the end as of any other, and may have something under way until then.
+    /// [`NotOwned`]: another hub delivers for the shard, and has not said that it has ended what was under way.
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned>;
 }
 
@@ -116,7 +116,7 @@ impl Denials {
         Ok(Some(denial))
     }
 
-    /// The subscription has ended, whatever comes of this. Where another process has taken its shard from the hub, nobody can say whether
+    /// The subscription has ended, whatever comes of this. Where another hub that owns its shard does not answer, nobody can say whether
     /// something is still under way.
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) {
         if let Err(error) = self.halts.halt(shard, subscription).await {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -11,7 +12,9 @@ use super::super::writer::Kind;
 use super::super::{Embedded, RESEALED, SMALL, widen};
 use super::super::{copy, memory};
 use crate::store::encoding::layout::Encryption;
-use crate::store::{Admin, BackupError, Copied, Keyring, Meters, Result, StoreError, TopicId, Usage};
+use crate::store::{
+    Admin, BackupError, Copied, Keyring, Meters, Registry, Result, StoreError, TopicId, Usage,
+};
 
 #[async_trait]
 impl Admin for Embedded {
@@ -33,6 +36,10 @@ impl Admin for Embedded {
 
     fn meters(&self) -> Meters {
         self.shared.meters.clone()
+    }
+
+    fn registry(&self) -> Arc<dyn Registry> {
+        self.files.clone()
     }
 
     async fn pause(&self, topic: TopicId) -> Result<bool> {

@@ -4,6 +4,7 @@ mod admin;
 mod clock;
 mod fetches;
 mod log;
+mod orders;
 mod progress;
 mod requests;
 mod subscriptions;

@@ -27,11 +27,17 @@ impl Progress for Embedded {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        self.change(move |t| t.claim(shard)).await
+        #[cfg(test)]
+        self.other_hub.check(shard)?;
+        let epoch = self.change(move |t| t.claim(shard)).await?;
+        self.orders.claimed(shard, epoch);
+        Ok(epoch)
     }
 
     async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        self.try_change(move |t| t.release(shard, epoch)).await
+        self.try_change(move |t| t.release(shard, epoch)).await?;
+        self.orders.released(shard, epoch);
+        Ok(())
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {

@@ -83,6 +83,10 @@ impl Subscriptions for Embedded {
         self.read(move |shared| shared.ids(shard)).await
     }
 
+    async fn topic_of(&self, shard: Shard, id: SubscriptionId) -> Result<Option<TopicId>> {
+        self.read(move |shared| shared.topic_of(shard, id)).await
+    }
+
     async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>> {
         Ok(self.shared.subscribers(of))
     }

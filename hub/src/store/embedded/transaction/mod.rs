@@ -169,7 +169,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Refuses a shard's owner that has a successor.
-    fn check_owner(&self, shard: Shard, epoch: Epoch) -> Result<()> {
+    pub(super) fn check_owner(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         if epoch == self.epoch(shard) { Ok(()) } else { Err(StoreError::Fenced) }
     }
 

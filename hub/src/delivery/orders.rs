@@ -1,0 +1,148 @@
+//! Commands reach the owner of each shard, whichever hub that is: this one carries them out in its own shards, and orders them elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use resync_core::datetime::DateTime;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use super::scheduler::Command;
+use super::sender::{NoAnswer, OfOwned, Operator};
+use crate::store::{Order, OrderEvent, OrderId, Shard, Store, StoreError, SubscriptionId};
+use crate::subscriptions::{NotOwned, StopDeliveries};
+
+/// How long the owners of other shards have for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked for answers where nobody tells of any, and for owners that are gone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Why a command is not carried out, or nobody knows whether it is.
+#[derive(Debug, thiserror::Error)]
+pub enum NotExecuted {
+    /// A shard gives no answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// The order cannot be given.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Carries out commands in all shards. Clones do the same.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    store: Arc<dyn Store>,
+    operator: Operator,
+}
+
+impl Orders {
+    /// `operator` reaches the shards of this hub.
+    pub(super) fn new(store: Arc<dyn Store>, operator: Operator) -> Self {
+        Self { store, operator }
+    }
+
+    /// Carries out a command in all shards; returns, once that is durable, how many subscriptions it concerns in those that have answered.
+    ///
+    /// # Errors
+    /// [`NotExecuted`]
+    pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, NotExecuted> {
+        let here = self.operator.execute(command).await.map_err(NoAnswer::from)?.of_this_hub();
+        let mut answers: BTreeMap<Shard, usize> = here.into_iter().collect();
+        let mut others = self.store.all_shards();
+        let all = others.len();
+        others.retain(|shard| !answers.contains_key(shard));
+        if !others.is_empty() {
+            answers.extend(self.ask(&others, Order::Execute(command.clone())).await?);
+        }
+        let elsewhere = all.saturating_sub(answers.len());
+        Ok(OfOwned::new(answers.into_values().sum(), elsewhere))
+    }
+
+    /// The same in this shard alone, which has all that the command is about.
+    ///
+    /// # Errors
+    /// [`NotExecuted`]
+    pub async fn execute_in(&self, shard: Shard, command: Command) -> Result<usize, NotExecuted> {
+        let not_owned = match self.operator.execute_in(shard, command.clone()).await {
+            Err(NoAnswer::NotOwned(not_owned)) => not_owned,
+            executed => return Ok(executed?),
+        };
+        let answers = self.ask(&[shard], Order::Execute(command)).await?;
+        let answer = answers.first().map(|(_, subscriptions)| *subscriptions);
+        answer.ok_or_else(|| NoAnswer::from(not_owned).into())
+    }
+
+    /// Orders something from the owners of these shards; returns the answers of those who gave one in time.
+    async fn ask(&self, shards: &[Shard], order: Order) -> Result<Vec<(Shard, usize)>, StoreError> {
+        let mut events = self.store.watch_orders();
+        let until = DateTime::from_system_time(self.store.clock().system_time() + PATIENCE);
+        let id = self.store.order(shards, order, until).await?;
+        // After that the answers are those that have come.
+        let waited = timeout(PATIENCE, self.wait(id, shards, &mut events)).await;
+        let answers = self.store.answers_to(id).await;
+        if let Err(error) = self.store.withdraw_order(id).await {
+            warn!(%error, "an order to other hubs is not withdrawn: it may still be carried out");
+        }
+        waited.unwrap_or(Ok(()))?;
+        answers
+    }
+
+    /// Returns when all owners of these shards have answered. Nobody waits for a shard that nobody owns.
+    async fn wait(
+        &self,
+        id: OrderId,
+        shards: &[Shard],
+        events: &mut mpsc::UnboundedReceiver<OrderEvent>,
+    ) -> Result<(), StoreError> {
+        loop {
+            // Before the answers: an owner that is gone by now has given its answer before.
+            let owned = self.store.owned_until(shards).await?;
+            let (answers, now) = (self.store.answers_to(id).await?, self.store.now());
+            let has_answered = |shard: Shard| answers.iter().any(|(of, _)| *of == shard);
+            let mut owned = shards.iter().zip(owned);
+            if owned.all(|(shard, until)| has_answered(*shard) || until.is_none_or(|until| until <= now)) {
+                return Ok(());
+            }
+            tokio::select! {
+                Some(_) = events.recv() => {}
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Returns when the owner of this shard has ended what was under way, or there is no such owner any more.
+    async fn halt_elsewhere(&self, shard: Shard, subscription: SubscriptionId) -> Result<bool, StoreError> {
+        if !self.ask(&[shard], Order::Halt(subscription)).await?.is_empty() {
+            return Ok(true);
+        }
+        // Whoever claims it later reads there that the subscription has ended.
+        let (owned, now) = (self.store.owned_until(&[shard]).await?, self.store.now());
+        Ok(owned.into_iter().flatten().all(|until| until <= now))
+    }
+}
+
+#[async_trait]
+impl StopDeliveries for Orders {
+    async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned> {
+        let Err(not_owned) = self.operator.halt(shard, subscription).await else { return Ok(()) };
+        match self.halt_elsewhere(shard, subscription).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(not_owned),
+            Err(error) => {
+                warn!(%error, shard = shard.0, "the owner of a shard cannot be told to stop deliveries");
+                Err(not_owned)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Orders {
+    /// Of a delivery that has stopped.
+    pub(crate) fn of_nobody(store: Arc<dyn Store>) -> Self {
+        Self::new(store, Operator::of_nobody())
+    }
+}

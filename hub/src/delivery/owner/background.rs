@@ -1,0 +1,63 @@
+//! What goes on for the shards although nobody waits for it: it ends by itself, or soon after delivery stops.
+
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// The tasks, and what ends their pauses.
+#[derive(Debug)]
+pub(super) struct Background {
+    tasks: Mutex<JoinSet<()>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Background {
+    /// `stop` turns true when delivery stops.
+    pub(super) fn new(stop: watch::Receiver<bool>) -> Self {
+        Self { tasks: Mutex::default(), stop }
+    }
+
+    /// Does this beside everything else.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // Where the runtime has ended, this process ends too, and with it whatever it owned.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut tasks = self.tasks();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(work, &runtime);
+    }
+
+    /// Waits for so long. Returns whether that was not ended by a stop.
+    pub(super) async fn pause(&self, pause: Duration) -> bool {
+        tokio::select! {
+            () = sleep(pause) => true,
+            () = self.stopped() => false,
+        }
+    }
+
+    /// Returns when delivery stops.
+    pub(super) async fn stopped(&self) {
+        // Also when whoever started delivery is gone without a word.
+        let _ = self.stop.clone().wait_for(|stop| *stop).await;
+    }
+
+    /// Waits until nothing goes on any more. Delivery has to be stopping.
+    pub(super) async fn finish(&self) {
+        loop {
+            let mut tasks = mem::take(&mut *self.tasks());
+            if tasks.is_empty() {
+                return;
+            }
+            while tasks.join_next().await.is_some() {}
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        // What it guards is complete between any two statements.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
