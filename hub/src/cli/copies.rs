@@ -10,7 +10,9 @@ use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::admin::{Audit, By, Size, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, BackupError, Copied, Credentials, Files, Header, Keyring, Place, StoreError};
+use resync_hub::store::{
+    self, BackupError, Copied, Credentials, Header, Keyring, Place, Registry, StoreError,
+};
 use resync_hub::topics::Tokens;
 use tempfile::Builder;
 
@@ -161,12 +163,13 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         place.restore(&keys, credentials, &file)
     };
     let (header, found) = restored.map_err(Failure::new)?;
-    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
+    let registry = place.registry(&keys).map_err(Failure::new)?;
+    let audit = Audit::open(Arc::clone(&registry)).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
     let records = counted(found.records, "record", "records");
     audit.end(begun.map_err(Failure::new)?, &records);
     say(format_args!("{place}: {records} of a backup begun at {}, in {}", header.begun, config.store.engine));
-    name_tokens(&config)?;
+    name_tokens(&*registry)?;
     if found.faults.is_empty() {
         return Ok(());
     }
@@ -182,8 +185,8 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
 }
 
 /// The maker of the backup may have added a token: the operator sees who may publish from now on.
-fn name_tokens(config: &Config) -> Result<(), Failure> {
-    let tokens = Tokens::open(&Files::in_folder(&config.data_dir)).map_err(Failure::new)?;
+fn name_tokens(registry: &dyn Registry) -> Result<(), Failure> {
+    let tokens = Tokens::open(registry).map_err(Failure::new)?;
     for (name, info) in tokens.list() {
         complain(format_args!(
             "with it comes the publishers' token {name:?} for topics that begin with {}: `resync-hub token revoke` ends one that you \

@@ -1,12 +1,9 @@
 //! `resync-hub fsck`: checks the store of a stopped hub, or that in a database, and repairs one in a folder.
 
-use std::sync::Arc;
-
 use clap::Args;
 use resync_common::output::note;
 use resync_hub::admin::{Audit, By, counted};
-use resync_hub::config::Config;
-use resync_hub::store::{Files, Findings, Keyring, Place, RepairStep, Repaired};
+use resync_hub::store::{Findings, Keyring, Place, RepairStep, Repaired};
 use serde_json::{Value, json};
 
 use super::owner::is_ours;
@@ -44,7 +41,7 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let (steps, left, advice) = if command.repair {
         note(format_args!("repairing the store in {place}"));
-        let Repaired { steps, left } = repair(&config, &place, &keys)?;
+        let Repaired { steps, left } = repair(&place, &keys)?;
         (steps, left, "this cannot be repaired: restore a backup")
     } else {
         let found = place.check(&keys).map_err(Failure::new)?;
@@ -63,8 +60,9 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     Err(Failure::new(format_args!("{faults} in {records}: {advice}")))
 }
 
-fn repair(config: &Config, place: &Place, keys: &Keyring) -> Result<Repaired, Failure> {
-    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
+fn repair(place: &Place, keys: &Keyring) -> Result<Repaired, Failure> {
+    let audit = place.registry(keys).map_err(Failure::new)?;
+    let audit = Audit::open(audit).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
     let repaired = place.repair(keys);
     let outcome = repaired.as_ref().map_or_else(ToString::to_string, |repaired| outcome_of(&repaired.steps));

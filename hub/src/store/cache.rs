@@ -257,6 +257,17 @@ impl Recipients {
         }
     }
 
+    /// Forgets everything: nobody knows what was changed.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn forget_all(&self) {
+        for cached in &self.shards {
+            let mut cached = lock(cached);
+            cached.changes += 1;
+            cached.ready.retain(|_| false);
+            cached.ahead = RecipientsAhead::default();
+        }
+    }
+
     fn of(&self, shard: Shard) -> Option<MutexGuard<'_, OfShard>> {
         self.shards.get(usize::from(shard.0)).map(lock)
     }

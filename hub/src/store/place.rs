@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Engine, Keyring, Result, Store};
+use super::{Engine, Files, Keyring, Registry, Result, Store};
 use crate::config::Config;
 #[cfg(feature = "postgres")]
 use crate::config::DatabaseConfig;
@@ -56,6 +56,19 @@ impl Place {
             Self::Folder { engine, directory } => super::open(*engine, directory, keys, reserve),
             #[cfg(feature = "postgres")]
             Self::Database(config) => super::postgres::open(config, keys).await,
+        }
+    }
+
+    /// The documents and the log of commands there, for who has no store open. Of a database it needs the keys, and makes the store if need be.
+    ///
+    /// # Errors
+    /// Those of [`Place::open`] that a database has, but other hubs may be using it.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables, reason = "files need no keys"))]
+    pub fn registry(&self, keys: &Keyring) -> Result<Arc<dyn Registry>> {
+        match self {
+            Self::Folder { directory, .. } => Ok(Arc::new(Files::in_folder(directory))),
+            #[cfg(feature = "postgres")]
+            Self::Database(config) => super::postgres::registry(config, keys.clone()),
         }
     }
 }

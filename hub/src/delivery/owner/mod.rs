@@ -1,5 +1,6 @@
 //! Which shards this hub owns: it takes them over and lets them go, while its workers deliver for the others.
 
+mod again;
 mod background;
 mod orders;
 mod refused;
@@ -9,11 +10,12 @@ mod taking;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use futures_util::future::{join_all, try_join_all};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::background::Background;
 use self::taking::{CalledOff, Taking};
@@ -59,6 +61,8 @@ struct Shared {
     takings: Mutex<BTreeMap<Shard, Vec<CalledOff>>>,
     /// Those that are wanted here, and that another hub owns.
     refused: Mutex<BTreeSet<Shard>>,
+    /// Somebody tries these.
+    is_trying: AtomicBool,
     background: Background,
 }
 
@@ -74,7 +78,9 @@ impl Owner {
     ) -> Self {
         let (loads, background) = (Arc::new(Semaphore::new(states.len())), Background::new(stop));
         let (takings, refused) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared {
+        let (sender, given_up) = mpsc::unbounded_channel();
+        workers.set_given_up(sender);
+        let owner = Self(Arc::new(Shared {
             store,
             settings,
             counters,
@@ -83,8 +89,11 @@ impl Owner {
             loads,
             takings,
             refused,
+            is_trying: AtomicBool::new(false),
             background,
-        }))
+        }));
+        owner.take_again(given_up);
+        owner
     }
 
     /// Takes a shard over from whoever owned it, and what waits in it. When this returns, deliveries go on where they were left; where it

@@ -24,6 +24,10 @@ impl Owner {
                     Some(OrderEvent::Given(shards)) => {
                         shards.into_iter().for_each(|shard| owner.look_for_orders(shard));
                     }
+                    // Those that were given unseen.
+                    Some(OrderEvent::Resync) => {
+                        owner.0.store.all_shards().into_iter().for_each(|shard| owner.look_for_orders(shard));
+                    }
                     Some(OrderEvent::Answered(_)) => {}
                     None => return,
                 }

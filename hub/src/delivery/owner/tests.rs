@@ -1,5 +1,6 @@
 //! Shards that come and go, over a real store and real callbacks.
 
+mod again;
 mod claims;
 mod orders;
 

@@ -5,6 +5,8 @@ mod backups;
 mod databases;
 mod delivery;
 mod denials;
+#[cfg(feature = "postgres")]
+mod feed;
 mod folders;
 mod log;
 mod model;

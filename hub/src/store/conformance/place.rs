@@ -11,6 +11,8 @@ use tempfile::TempDir;
 #[cfg(feature = "postgres")]
 use crate::config::DatabaseConfig;
 use crate::store::{self, Engine, Keyring, Store};
+#[cfg(feature = "postgres")]
+use crate::store::{BESIDE, Document};
 
 /// A place in which a store can be opened again and again.
 pub(super) struct Place {
@@ -109,6 +111,28 @@ impl Place {
         assert_eq!(Arc::strong_count(&store), 1, "somebody keeps the store open");
         drop(store);
         self.open().await
+    }
+
+    /// What is kept beside the store, as a file of this name or as the document that stands for it. The store must not be open.
+    #[cfg_attr(not(feature = "postgres"), allow(clippy::unused_async, reason = "a file is read at once"))]
+    pub(super) async fn beside(&self, name: &str) -> Option<Vec<u8>> {
+        #[cfg(feature = "postgres")]
+        if self.database.is_some() {
+            let store = self.open().await;
+            let registry = store.registry();
+            if name == BESIDE[4] {
+                return Some(registry.read_log().unwrap()).filter(|log| !log.is_empty());
+            }
+            let of = [
+                Document::PublisherTokens,
+                Document::TokenUses,
+                Document::TicketKey,
+                Document::PageAddresses,
+            ];
+            let place = BESIDE.iter().position(|known| *known == name).unwrap();
+            return registry.read(of[place]).unwrap();
+        }
+        fs::read(self.data().join(name)).ok()
     }
 
     /// Whether nothing was made here yet.

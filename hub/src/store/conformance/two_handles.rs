@@ -26,7 +26,7 @@ on_postgres!(
     whoever_subscribes_and_leaves_at_both_is_counted_once,
 );
 
-async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
+pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
     [place.open().await, place.second().await]
 }
 

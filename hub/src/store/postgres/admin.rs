@@ -2,16 +2,20 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::documents::{number, open, seal};
+use super::registry::InDatabase;
 use super::rows::{Fields, Param, big, params, shard_number, the_only};
 use super::schema::encryption;
 use super::secrets::{self, Row as Secrets};
-use super::{PostgresStore, Told, backup};
+use super::{PostgresStore, backup};
 use crate::store::encoding::layout::Encryption;
 use crate::store::{
-    Admin, BackupError, Copied, Keyring, Meters, Result, Shard, StoreError, StoreEvent, TopicId, Usage,
+    Admin, BackupError, Copied, Document, Keyring, Meters, Registry, Result, Shard, StoreError, TopicId,
+    Usage,
 };
 
 /// Secrets that are rewritten in one command.
@@ -32,6 +36,9 @@ const OUTDATED_SUBSCRIPTIONS: &str = "SELECT s.topic, s.id, s.pair, s.secret FRO
     ORDER BY s.topic, s.id LIMIT $5";
 const RESEAL_SUBSCRIPTIONS: &str =
     "SELECT hub.reseal_subscriptions_1($1, $2, $3, $4, $5, $6, $7) AS rewritten";
+const OUTDATED_DOCUMENT: &str = "SELECT d.content FROM hub.document d \
+    WHERE d.kind = $1 AND substring(d.content FROM 1 FOR octet_length($2::bytea)) <> $2";
+const RESEAL_DOCUMENT: &str = "SELECT hub.reseal_document_1($1, $2, $3, $4, $5) AS is_rewritten";
 
 #[async_trait]
 impl Admin for PostgresStore {
@@ -41,7 +48,7 @@ impl Admin for PostgresStore {
 
     async fn answers(&self) -> Result<()> {
         self.appender.answers().await?;
-        match self.command(FENCE, params![], |_| Ok(Told::quietly(()))).await {
+        match self.command(FENCE, params![], |_| Ok(())).await {
             Err(StoreError::Closed) => Err(StoreError::Closed),
             Ok(()) | Err(_) => Ok(()),
         }
@@ -59,20 +66,19 @@ impl Admin for PostgresStore {
         self.shared.meters.clone()
     }
 
+    fn registry(&self) -> Arc<dyn Registry> {
+        Arc::new(InDatabase::of(&self.shared, &self.runtime))
+    }
+
     async fn pause(&self, topic: TopicId) -> Result<bool> {
-        self.command(PAUSE, params![self.shared.node, big(topic.0)], move |rows| {
-            let is_there = Fields::of("topics", the_only(rows)?).flag("is_there")?;
-            let event = is_there.then_some(StoreEvent::Paused { topic });
-            Ok(Told { value: is_there, events: event.into_iter().collect() })
+        self.told_command(PAUSE, params![self.shared.node, big(topic.0)], |rows| {
+            Fields::of("topics", the_only(rows)?).flag("is_there")
         })
         .await
     }
 
     async fn resume(&self, topic: TopicId) -> Result<()> {
-        self.command(RESUME, params![self.shared.node, big(topic.0)], move |_| {
-            Ok(Told { value: (), events: vec![StoreEvent::Resumed { topic }] })
-        })
-        .await
+        self.told_command(RESUME, params![self.shared.node, big(topic.0)], |_| Ok(())).await
     }
 
     async fn paused(&self) -> Result<Vec<TopicId>> {
@@ -93,6 +99,7 @@ impl Admin for PostgresStore {
         for shard in (0..self.shards).map(Shard) {
             rewritten += self.reseal_subscriptions(&keys, shard).await?;
         }
+        rewritten += self.reseal_documents(&keys).await?;
         self.note_encryption(&widened, &done).await?;
         Ok(rewritten)
     }
@@ -139,10 +146,8 @@ impl PostgresStore {
     /// Notes it, unless somebody else has noted something in between; tells which.
     async fn note_encryption(&self, before: &Encryption, now: &Encryption) -> Result<bool> {
         let parameters = params![names(before), before.plain, names(now), now.plain];
-        self.command(NOTE_ENCRYPTION, parameters, |rows| {
-            Fields::of("meta", the_only(rows)?).flag("is_noted").map(Told::quietly)
-        })
-        .await
+        self.command(NOTE_ENCRYPTION, parameters, |rows| Fields::of("meta", the_only(rows)?).flag("is_noted"))
+            .await
     }
 
     async fn reseal_requests(&self, keys: &Keyring) -> Result<u64> {
@@ -186,11 +191,25 @@ impl PostgresStore {
         }
     }
 
+    async fn reseal_documents(&self, keys: &Keyring) -> Result<u64> {
+        let (of, mut rewritten) = (Document::TicketKey, 0);
+        // Who changes it at the same time seals it with these keys.
+        let rows = self.read(OUTDATED_DOCUMENT, params![number(of), secrets::beginning(keys)]).await?;
+        for row in &rows {
+            let kept = Fields::of("documents", row).bytes("content")?;
+            let now = seal(keys, of, &open(keys, of, &kept)?)?;
+            let is_rewritten = self
+                .command(RESEAL_DOCUMENT, params![number(of), kept, now], |rows| {
+                    Fields::of("documents", the_only(rows)?).flag("is_rewritten")
+                })
+                .await?;
+            rewritten += u64::from(is_rewritten);
+        }
+        Ok(rewritten)
+    }
+
     async fn rewrite(&self, sql: &'static str, parameters: Vec<Param>) -> Result<u64> {
-        self.command(sql, parameters, |rows| {
-            Fields::of("secrets", the_only(rows)?).number("rewritten").map(Told::quietly)
-        })
-        .await
+        self.command(sql, parameters, |rows| Fields::of("secrets", the_only(rows)?).number("rewritten")).await
     }
 }
 

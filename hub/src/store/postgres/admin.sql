@@ -11,7 +11,7 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO hub.paused (topic) VALUES (of_topic) ON CONFLICT (topic) DO NOTHING;
-    PERFORM hub.tell_1(node, 0, 4::smallint, NULL, of_topic, NULL, NULL);
+    PERFORM hub.tell_1(node, 4::smallint, NULL, of_topic, NULL, NULL);
     RETURN true;
 END
 $$;
@@ -22,7 +22,7 @@ BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM FROM hub.topic t WHERE t.id = of_topic FOR NO KEY UPDATE;
     DELETE FROM hub.paused p WHERE p.topic = of_topic;
-    PERFORM hub.tell_1(node, 0, 5::smallint, NULL, of_topic, NULL, NULL);
+    PERFORM hub.tell_1(node, 5::smallint, NULL, of_topic, NULL, NULL);
 END
 $$;
 

@@ -1,7 +1,7 @@
 //! Posts on their way into the log. Those that wait are appended together, so hundreds of publishers share one commit.
 //!
-//! Two writers take turns with the wait for a commit. All posts of a topic go through the same one, so that what is told of a topic is told in
-//! the order of its log; to write one log through two would be no faster, since each commit holds it until the standbys have it.
+//! Two writers take turns with the wait for a commit. All posts of a topic go through the same one: to write one log through two would be no
+//! faster, since each commit holds it until the standbys have it.
 //!
 //! Where the answer to a batch is lost, the writer's next connection keeps the database from carrying it out any later, and then finds out
 //! whether it was: so nothing is appended twice, and hardly anybody is told to come again.
@@ -41,7 +41,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 const APPEND: &str = "
-SELECT xid, topics, places, outcomes, publishers_grew, strangers_grew, made
+SELECT xid, topics, told, places, outcomes, publishers_grew, strangers_grew, made
 FROM hub.append_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29
 )";
@@ -193,6 +193,9 @@ impl Group {
 
 /// What became of the posts of a batch, in their order.
 struct Outcome {
+    xid: i64,
+    /// The transactions that have told of the same topics before.
+    before: Vec<i64>,
     appended: Vec<Appended>,
     publishers_grew: i64,
     strangers_grew: i64,
@@ -315,7 +318,9 @@ impl Writer {
         parameters.extend(batch.parameters());
         let rows = self.line.write(APPEND, &parameters, DEADLINE).await?;
         let fields = Fields::of("log", the_only(&rows)?);
-        self.last = Some(fields.get("xid")?);
+        let xid = fields.get("xid")?;
+        self.last = Some(xid);
+        let before: Vec<Option<i64>> = fields.get("told")?;
         let topics: Vec<i64> = fields.get("topics")?;
         let (places, outcomes): (Vec<i64>, Vec<i16>) = (fields.get("places")?, fields.get("outcomes")?);
         let appended = batch.topics_of_posts().zip(places).zip(outcomes).map(|((of, place), outcome)| {
@@ -328,6 +333,8 @@ impl Writer {
             }
         });
         Ok(Outcome {
+            xid,
+            before: before.into_iter().flatten().collect(),
             appended: appended.collect(),
             publishers_grew: fields.get("publishers_grew")?,
             strangers_grew: fields.get("strangers_grew")?,
@@ -337,13 +344,19 @@ impl Writer {
 
     /// Memory follows what is in the log, it is told, and everybody is answered.
     fn follow(&self, posts: Vec<Waiting>, outcome: Outcome) {
-        let Outcome { appended, publishers_grew, strangers_grew, made } = outcome;
+        let Outcome { xid, before, appended, publishers_grew, strangers_grew, made } = outcome;
         self.shared.known_usage().weigh(publishers_grew, strangers_grew);
         self.shared.change_usage(|usage| usage.topics += made);
-        self.answer(posts.into_iter().zip(appended));
+        let (events, answers) = self.remember(posts.into_iter().zip(appended));
+        if !(events.is_empty() || self.shared.events.tell_appended(xid, &before, &events)) {
+            self.shared.turns.ask();
+        }
+        self.shared.hints.give();
+        answer(answers);
     }
 
-    fn answer(&self, posts: impl Iterator<Item = (Waiting, Appended)>) {
+    /// What there is to tell, and to answer.
+    fn remember(&self, posts: impl Iterator<Item = (Waiting, Appended)>) -> (Vec<StoreEvent>, Vec<Answer>) {
         let (mut events, mut answers) = (Vec::new(), Vec::new());
         for (waiting, appended) in posts {
             let Waiting { post, answer, .. } = waiting;
@@ -355,11 +368,7 @@ impl Writer {
             }
             answers.push((answer, appended));
         }
-        self.shared.tell(events);
-        for (answer, appended) in answers {
-            // A publisher that has gone away does not want to know.
-            let _ = answer.send(Ok(appended));
-        }
+        (events, answers)
     }
 
     /// What of a batch is in the log, for each topic from which place on, and which of its posts that are; `None` where nobody knows. The
@@ -408,9 +417,23 @@ impl Writer {
                 None => missing.push(waiting),
             }
         }
-        // By how much the logs weigh more was in the answer that was lost: the next look at them knows.
-        self.answer(there.into_iter());
+        // By how much the logs weigh more was in the answer that was lost: the next look at them knows. So was after what it is to be told:
+        // the feed knows.
+        let (_, answers) = self.remember(there.into_iter());
+        self.shared.turns.ask();
+        self.shared.hints.give();
+        answer(answers);
         missing
+    }
+}
+
+/// What is answered to whom.
+type Answer = (oneshot::Sender<Result<Appended>>, Appended);
+
+fn answer(answers: Vec<Answer>) {
+    for (answer, appended) in answers {
+        // A publisher that has gone away does not want to know.
+        let _ = answer.send(Ok(appended));
     }
 }
 

@@ -6,6 +6,7 @@ use resync_core::datetime::DateTime;
 use tokio_postgres::Row;
 
 use super::apart::{apart, refused, require, session, stand_still};
+use super::documents;
 use super::rows::{Fields, micros_of};
 use super::session::Session;
 use super::snapshot::{self, Sink};
@@ -69,6 +70,8 @@ const COUNTS: &str = "SELECT \
     EXISTS (SELECT FROM (SELECT sum(y.subscriptions) AS subscriptions, sum(y.topics) AS topics, sum(y.hosts) AS hosts FROM hub.tally y) a \
         WHERE a.subscriptions <> (SELECT count(*) FROM hub.subscription) OR a.topics <> (SELECT count(*) FROM hub.topic) \
             OR a.hosts <> (SELECT count(*) FROM hub.host)) AS sums";
+const DOCUMENTS: &str =
+    "SELECT d.kind, d.content FROM hub.document d WHERE d.content IS NOT NULL ORDER BY d.kind";
 
 /// Checks the store, which hubs may be using: as of one moment. Nothing is changed.
 ///
@@ -82,6 +85,7 @@ pub(in crate::store) fn check(config: &DatabaseConfig, keys: &Keyring) -> Result
         let mut inspection = Inspection::default();
         snapshot::read(&session, keys, &mut inspection).await?;
         inspection.compare(&session).await?;
+        inspection.documents(&session, keys).await?;
         Ok(Findings { records: inspection.records, faults: inspection.faults })
     })
 }
@@ -184,6 +188,20 @@ impl Inspection {
         .await?;
         self.compare_progress(session).await?;
         self.compare_numbers(session).await
+    }
+
+    async fn documents(&mut self, session: &Session, keys: &Keyring) -> Result<()> {
+        self.each(session, DOCUMENTS, |found, row| {
+            let kind: i16 = row.get("kind")?;
+            let of = documents::ALL.into_iter().find(|of| documents::number(*of) == kind);
+            if let Some(of) = of
+                && let Err(error) = documents::open(keys, of, row.get("content")?)
+            {
+                found.faults.push(format!("{}: {error}", documents::name(of)));
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn compare_progress(&mut self, session: &Session) -> Result<()> {

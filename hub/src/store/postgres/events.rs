@@ -1,50 +1,39 @@
-//! Who listens, and in which order things are told.
+//! Who listens, and what they were told already.
 //!
-//! Several connections commit at the same time, so what they did can be heard of in another order than it was done. Of one topic, its
-//! notifications are told in their order, since one connection appends all of them; and so are subscriptions and what else the one
-//! connection for commands does. Only a subscription that is told after notifications which were appended after it would speak of an
-//! older end of the log: what was told meanwhile is added to it.
+//! Everything that commits write down in the feed is told from there, in the order of the commits of each topic, whoever made them. Only what this
+//! hub appends is told at once, if all that was told of these topics before it was told here: then it is next. The feed, in which it stands too,
+//! leaves it out. Where something of another hub has to come first, it waits for the feed.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
-use crate::store::{ContentKind, Offset, StoreEvent, Topic, TopicId};
+use super::seen::Seen;
+use crate::store::{OrderEvent, StoreEvent};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// For those who watch the store.
+    Event(StoreEvent),
+    /// For those who watch orders.
+    Order(OrderEvent),
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Events(Mutex<State>);
 
+/// Watchers have no bounds, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and is
+/// taken faster than the commit that it tells of is made.
 #[derive(Debug, Default)]
 struct State {
-    /// Unbounded, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and is taken
-    /// faster than the commit that it tells of is made.
     watchers: Vec<mpsc::UnboundedSender<StoreEvent>>,
-    /// Commands under way that may tell of subscriptions.
-    under_way: usize,
-    /// The ends of logs that were told since the first of these began.
-    ends: HashMap<TopicId, Ends>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Ends {
-    head: Offset,
-    latest: Offset,
-    posted: Offset,
-}
-
-/// A command that may tell of subscriptions is under way until this is dropped.
-#[derive(Debug)]
-pub(super) struct UnderWay<'a>(&'a Events);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.under_way -= 1;
-        if state.under_way == 0 {
-            state.ends = HashMap::new();
-        }
-    }
+    order_watchers: Vec<mpsc::UnboundedSender<OrderEvent>>,
+    /// What the database showed when the feed was read last: all of that was told.
+    seen: Seen,
+    /// Own transactions that it did not show, and that were told at once.
+    told: HashSet<i64>,
 }
 
 impl Events {
@@ -54,32 +43,63 @@ impl Events {
         receiver
     }
 
-    /// To be called before a command is sent that may tell of subscriptions.
-    pub(super) fn begin(&self) -> UnderWay<'_> {
-        self.lock().under_way += 1;
-        UnderWay(self)
+    pub(super) fn watch_orders(&self) -> mpsc::UnboundedReceiver<OrderEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().order_watchers.push(sender);
+        receiver
     }
 
-    /// Everybody gets all of them, one after the other.
-    pub(super) fn tell(&self, mut events: Vec<StoreEvent>) {
-        if events.is_empty() {
-            return;
-        }
+    /// Where the feed is to be read on, and which transactions it may leave out.
+    pub(super) fn position(&self) -> (Seen, Vec<i64>) {
+        let state = self.lock();
+        (state.seen.clone(), state.told.iter().copied().collect())
+    }
+
+    /// Tells what this transaction of ours has appended, if it is next: `before` are those that told of the same topics before it. Returns
+    /// whether that is told now; otherwise the feed has to be read.
+    pub(super) fn tell_appended(&self, xid: i64, before: &[i64], events: &[StoreEvent]) -> bool {
         let mut state = self.lock();
-        for event in &mut events {
-            match event {
-                StoreEvent::Appended { topic, offset, kind, .. } if state.under_way > 0 => {
-                    state.ends.entry(*topic).or_default().follow(*offset, *kind);
-                }
-                StoreEvent::Subscribed { topic, .. } => {
-                    if let Some(ends) = state.ends.get(&topic.id) {
-                        ends.lift(topic);
-                    }
-                }
-                _ => {}
+        // It was found in the feed before it was answered.
+        if state.seen.shows(xid) {
+            return true;
+        }
+        if !before.iter().all(|before| state.seen.shows(*before) || state.told.contains(before)) {
+            return false;
+        }
+        state.told.insert(xid);
+        state.tell(events.iter());
+        true
+    }
+
+    /// Tells what was read in the feed, with its transactions and in its order. Orders are told behind everything that was committed before them.
+    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+        let mut state = self.lock();
+        let new: Vec<_> =
+            happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
+        state.tell(new.iter().filter_map(|what| match what {
+            Happened::Event(event) => Some(event),
+            Happened::Order(_) => None,
+        }));
+        for what in new {
+            if let Happened::Order(event) = what {
+                state.tell_order(event);
             }
         }
-        state.watchers.retain(|watcher| events.iter().all(|event| watcher.send(event.clone()).is_ok()));
+        state.told.retain(|xid| !seen.shows(*xid));
+        state.seen = seen;
+    }
+
+    /// What has happened is not known in its order: everybody has to look again.
+    pub(super) fn resync(&self) {
+        self.lock().resync();
+    }
+
+    /// The same, and from now on the feed is read from there.
+    pub(super) fn begin_at(&self, seen: Seen) {
+        let mut state = self.lock();
+        state.seen = seen;
+        state.told.clear();
+        state.resync();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -88,77 +108,81 @@ impl Events {
     }
 }
 
-impl Ends {
-    fn follow(&mut self, offset: Offset, kind: ContentKind) {
-        self.head = offset;
-        match kind {
-            ContentKind::Fetched => self.latest = offset,
-            ContentKind::Posted => self.posted = offset,
-        }
+impl State {
+    /// Everybody gets all of them, one after the other.
+    fn tell<'e>(&mut self, events: impl Iterator<Item = &'e StoreEvent> + Clone) {
+        self.watchers.retain(|watcher| events.clone().all(|event| watcher.send(event.clone()).is_ok()));
     }
 
-    fn lift(self, topic: &mut Topic) {
-        topic.head = topic.head.max(self.head);
-        topic.latest = topic.latest.max(self.latest);
-        topic.posted = topic.posted.max(self.posted);
+    fn tell_order(&mut self, event: &OrderEvent) {
+        self.order_watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
+    }
+
+    fn resync(&mut self) {
+        self.tell(std::iter::once(&StoreEvent::Resync));
+        self.tell_order(&OrderEvent::Resync);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use resync_core::datetime::DateTime;
-    use resync_core::websub::TopicUrl;
-
     use super::*;
-    use crate::store::{Shard, SubscriptionId, SubscriptionSummary};
+    use crate::store::{ContentKind, Offset, OrderId, TopicId};
 
-    const TOPIC: TopicId = TopicId(1);
-
-    fn appended(offset: u64, kind: ContentKind) -> StoreEvent {
-        StoreEvent::Appended { topic: TOPIC, offset: Offset(offset), kind, bytes: 1 }
-    }
-
-    /// A subscription that began when the log ended there.
-    fn subscribed(head: u64) -> StoreEvent {
-        let slot = SubscriptionSummary {
-            id: SubscriptionId(1),
-            topic: TOPIC,
-            origin: "https://destination.example".into(),
-            start: Offset(head),
-            lease_end: DateTime::now(),
-            address: None,
-        };
-        let topic = Topic {
-            id: TOPIC,
-            url: TopicUrl::parse("https://source.example/t").unwrap(),
-            first: Offset(1),
-            head: Offset(head),
-            latest: Offset(0),
-            posted: Offset(head),
-        };
-        StoreEvent::Subscribed { shard: Shard(0), slot, topic: Box::new(topic) }
-    }
-
-    /// Where the log ends and since when it is owed, by the next event.
-    fn told(events: &mut mpsc::UnboundedReceiver<StoreEvent>) -> (u64, u64, u64, u64) {
-        loop {
-            if let StoreEvent::Subscribed { slot, topic, .. } = events.try_recv().unwrap() {
-                return (slot.start.0, topic.head.0, topic.latest.0, topic.posted.0);
-            }
+    fn appended(offset: u64) -> StoreEvent {
+        StoreEvent::Appended {
+            topic: TopicId(1),
+            offset: Offset(offset),
+            kind: ContentKind::Posted,
+            bytes: 1,
         }
     }
 
+    fn seen(written: &str) -> Seen {
+        Seen::parse(written.to_owned()).unwrap()
+    }
+
+    fn told(watching: &mut mpsc::UnboundedReceiver<StoreEvent>) -> Vec<StoreEvent> {
+        std::iter::from_fn(|| watching.try_recv().ok()).collect()
+    }
+
     #[test]
-    fn a_subscription_that_is_told_late_knows_what_was_appended_meanwhile() {
+    fn what_this_hub_appends_is_told_at_once_where_it_is_next_and_never_twice() {
         let events = Events::default();
+        events.follow(seen("10:10:"), &[]);
         let mut watching = events.watch();
-        let under_way = events.begin();
-        events.tell(vec![appended(6, ContentKind::Posted), appended(7, ContentKind::Fetched)]);
-        events.tell(vec![subscribed(5)]);
-        drop(under_way);
-        assert_eq!(told(&mut watching), (5, 7, 7, 6));
-        events.tell(vec![subscribed(5)]);
-        assert_eq!(told(&mut watching), (5, 5, 0, 5), "of what was told before it began it knows by itself");
-        assert!(events.lock().ends.is_empty());
+        assert!(events.tell_appended(12, &[9], &[appended(1)]), "what was before it was told");
+        assert!(events.tell_appended(13, &[12], &[appended(2)]), "and so was its own");
+        assert_eq!(told(&mut watching), [appended(1), appended(2)]);
+        assert!(!events.tell_appended(15, &[14], &[appended(4)]), "another hub's comes first");
+        assert_eq!(told(&mut watching), []);
+        let (_, mut left_out) = events.position();
+        left_out.sort_unstable();
+        assert_eq!(left_out, [12, 13]);
+        // It may have been read before the second one was told.
+        let rows = [(13, appended(2)), (14, appended(3)), (15, appended(4))];
+        events.follow(seen("16:16:"), &rows.map(|(xid, event)| (xid, Happened::Event(event))));
+        assert_eq!(told(&mut watching), [appended(3), appended(4)]);
+        assert!(events.tell_appended(15, &[14], &[appended(4)]), "the feed was faster");
+        assert_eq!(told(&mut watching), []);
+        assert_eq!(events.position(), (seen("16:16:"), Vec::new()));
+    }
+
+    #[test]
+    fn an_order_is_told_behind_all_that_was_read_with_it() {
+        let events = Events::default();
+        let (mut watching, mut orders) = (events.watch(), events.watch_orders());
+        let answered = OrderEvent::Answered(OrderId(1));
+        events.follow(
+            seen("3:3:"),
+            &[(1, Happened::Order(answered.clone())), (2, Happened::Event(appended(1)))],
+        );
+        assert_eq!((orders.try_recv(), told(&mut watching)), (Ok(answered), vec![appended(1)]));
+        events.begin_at(seen("9:9:"));
+        assert_eq!(
+            (orders.try_recv(), told(&mut watching)),
+            (Ok(OrderEvent::Resync), vec![StoreEvent::Resync])
+        );
+        assert_eq!(events.position(), (seen("9:9:"), Vec::new()));
     }
 }

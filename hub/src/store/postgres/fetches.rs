@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use resync_core::websub::TopicUrl;
 
+use super::PostgresStore;
 use super::rows::{Fields, big, params, shard_number, shard_numbers, the_only, topic_key};
-use super::{PostgresStore, Told};
 use crate::store::{Fetches, Offset, Ping, PingId, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
@@ -32,7 +32,7 @@ impl Fetches for PostgresStore {
             last_modified.map(Vec::from),
             digest.to_vec(),
         ];
-        self.command(PUT_VALIDATORS, parameters, |_| Ok(Told::quietly(()))).await
+        self.command(PUT_VALIDATORS, parameters, |_| Ok(())).await
     }
 
     async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
@@ -45,7 +45,7 @@ impl Fetches for PostgresStore {
         ];
         let id = self
             .command(PUT_PING, parameters, |rows| {
-                Ok(Told::quietly(PingId(Fields::of("pings", the_only(rows)?).number("id")?)))
+                Ok(PingId(Fields::of("pings", the_only(rows)?).number("id")?))
             })
             .await?;
         Ok(Ping { id, topic, trace })
@@ -53,7 +53,7 @@ impl Fetches for PostgresStore {
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
         let parameters = params![topic_key(&ping.topic), big(ping.id.0)];
-        self.command(REMOVE_PING, parameters, |_| Ok(Told::quietly(()))).await
+        self.command(REMOVE_PING, parameters, |_| Ok(())).await
     }
 
     async fn pings(&self, of: &[Shard]) -> Result<Vec<Ping>> {

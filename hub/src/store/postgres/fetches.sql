@@ -13,7 +13,7 @@ BEGIN
     INSERT INTO hub.ping AS p (key, shard, id, topic, trace) VALUES (of_key, of_shard, nextval('hub.ping_id'), topic_url, of_trace)
     ON CONFLICT (key) DO UPDATE SET id = excluded.id, topic = excluded.topic, trace = coalesce(excluded.trace, p.trace)
     RETURNING p.id INTO given;
-    PERFORM hub.tell_1(node, 0, 8::smallint, of_shard, NULL, NULL, given);
+    PERFORM hub.tell_1(node, 8::smallint, of_shard, NULL, NULL, given);
     RETURN given;
 END
 $$;

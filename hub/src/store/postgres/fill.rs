@@ -1,10 +1,14 @@
 //! Copying the records of an embedded store into an empty database: all of them, or nothing.
 
+use std::path::Path;
+use std::{fs, io};
+
 use bytes::{Bytes, BytesMut};
 use tokio_postgres::types::ToSql;
 
 use super::apart::{any_session, execute, refused};
-use super::rows::{Param, big, class_tag, exactly, micros, params, shard_number, topic_key};
+use super::documents;
+use super::rows::{Param, big, class_tag, exactly, micros, params, random_id, shard_number, topic_key};
 use super::schema;
 use super::secrets::Row as Secrets;
 use super::session::Session;
@@ -22,7 +26,7 @@ use crate::store::encoding::layout::{
 use crate::store::encoding::{Space, key};
 use crate::store::{
     Chain, Denial, Epoch, Gap, Intent, Keyring, Laggard, Offset, Payer, PendingRequest, Ping, Result, Shard,
-    Skip, Subscription, Topic, TopicId, Uptime, Watermark,
+    Skip, StoreError, Subscription, Topic, TopicId, Uptime, Watermark,
 };
 
 const SET_EPOCH: &str = "UPDATE hub.shard SET epoch = $2 WHERE shard = $1";
@@ -30,6 +34,9 @@ const SET_FLOOR: &str = "UPDATE hub.store SET floor = $1";
 const PUT_UPTIME: &str = "INSERT INTO hub.uptime (seen, jump_us, jump_up_us) VALUES ($1, $2, $3)";
 const SET_NUMBERS: &str = "SELECT setval('hub.subscription_id', greatest($1::bigint, 1), $1 > 0), \
     setval('hub.request_id', greatest($2::bigint, 1), $2 > 0), setval('hub.ping_id', greatest($3::bigint, 1), $3 > 0)";
+const PUT_DOCUMENT: &str = "INSERT INTO hub.document (kind, version, mark, content) VALUES ($1, 1, $2, $3)";
+const PUT_LINES: &str = "INSERT INTO hub.audit (line) \
+    SELECT n.line FROM unnest($1::bytea[]) WITH ORDINALITY AS n(line, place) ORDER BY n.place";
 
 /// Makes the store in an empty database, and copies everything into it. What cannot be read is left out; the check of the embedded store has
 /// named it.
@@ -48,6 +55,7 @@ pub(super) async fn fill(config: &DatabaseConfig, keys: &Keyring, records: &dyn 
     filling.subscriptions().await?;
     filling.progress().await?;
     filling.publishers(shards).await?;
+    filling.documents(&config.data_dir).await?;
     // What is looked at while it is counted is known by then.
     execute(&session, "ANALYZE hub.subscription; SELECT hub.recount_1(); COMMIT").await
 }
@@ -371,6 +379,31 @@ impl<'a> Filling<'a> {
             ])
         })
         .await
+    }
+
+    /// What lies beside the store in this folder.
+    async fn documents(&self, folder: &Path) -> Result<()> {
+        for of in documents::ALL {
+            if let Some(content) = read(folder, documents::name(of))? {
+                let kept = documents::seal(self.keys, of, &content)?;
+                self.execute(PUT_DOCUMENT, &[&documents::number(of), &random_id(), &kept]).await?;
+            }
+        }
+        let mut log = read(folder, documents::LOG)?.unwrap_or_default();
+        if log.last().is_some_and(|last| *last != b'\n') {
+            log.push(b'\n');
+        }
+        let lines: Vec<_> = log.split_inclusive(|byte| *byte == b'\n').collect();
+        self.execute(PUT_LINES, &[&lines]).await
+    }
+}
+
+fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>> {
+    let path = folder.join(name);
+    match fs::read(&path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::Read(format!("{}: {error}", path.display()))),
     }
 }
 

@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
-const BEAT: &str = "SELECT now, lsn FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 
@@ -92,6 +92,7 @@ impl Heartbeat {
         let after = SystemTime::now();
         let fields = Fields::of("nodes", the_only(&beat)?);
         self.follow_clock(before, fields.get("now")?, after);
+        shared.hints.set_others(fields.flag("has_others")?);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
                 let lsn = fields.text("lsn")?;

@@ -33,6 +33,7 @@ const OPEN: &str = "SELECT generation, xid FROM hub.open_line_1($1, $2)";
 /// What our functions answer by a refusal.
 const MADE_ANEW: &str = "HB001";
 const FENCED: &str = "HB002";
+const TOO_MANY: &str = "HB003";
 
 /// What all connections share.
 #[derive(Debug)]
@@ -41,6 +42,13 @@ pub(super) struct Common {
     pub(super) durability: Durability,
     pub(super) node: i64,
     pub(super) health: Health,
+}
+
+impl Common {
+    /// Those of a hub that nobody knows yet.
+    pub(super) fn new(server: Server, durability: Durability) -> Self {
+        Self { server, durability, node: random_id(), health: Health::unknown() }
+    }
 }
 
 /// A connection with one purpose. Who uses it in turns finds what was done in the order of the turns.
@@ -216,6 +224,9 @@ fn passes(error: &DbError) -> bool {
 }
 
 fn refused(error: &DbError) -> StoreError {
+    if error.code().code() == TOO_MANY {
+        return StoreError::Busy;
+    }
     // It was replaced by another server, and knows it.
     if *error.code() == SqlState::READ_ONLY_SQL_TRANSACTION {
         StoreError::Away(error.to_string())

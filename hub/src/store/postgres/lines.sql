@@ -43,10 +43,10 @@ BEGIN
 END
 $$;
 
--- A hub is up for so much longer. Returns the present moment, and what a standby must have to have this.
+-- A hub is up for so much longer. Returns the present moment, what a standby must have to have this, and whether other hubs are up.
 CREATE OR REPLACE FUNCTION hub.beat_1(
     line bigint, generation bigint, node bigint, name text, version text, lasts_us bigint,
-    OUT now timestamptz, OUT lsn text
+    OUT now timestamptz, OUT lsn text, OUT has_others boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
@@ -55,6 +55,7 @@ BEGIN
     VALUES (node, beat_1.name, beat_1.version, beat_1.now + lasts_us * interval '1 microsecond')
     ON CONFLICT (id) DO UPDATE SET alive_until = greatest(n.alive_until, excluded.alive_until);
     lsn := pg_current_wal_insert_lsn()::text;
+    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND n.alive_until > beat_1.now);
 END
 $$;
 

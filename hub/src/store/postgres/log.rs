@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use super::notification::notification_of;
 use super::rows::{Fields, at_most, big, micros, moment_of, params, the_only, topic_key, whole};
 use super::shared::Shared;
-use super::{PostgresStore, Told, retention};
+use super::{PostgresStore, retention};
 use crate::store::cache::ReadLock;
 use crate::store::{
     Appended, Chain, ChainBreak, ClockJump, Log, NewNotification, Notification, Offset, Result, Shares,
@@ -131,7 +131,7 @@ impl Log for PostgresStore {
         let (lengths, ups): (Vec<_>, Vec<_>) =
             clock_jumps.iter().map(|jump| (micros(jump.length), micros(jump.up_since))).unzip();
         let parameters = params![seen.to_system_time(), lengths, ups];
-        self.command(PUT_UPTIME, parameters, |_| Ok(Told::quietly(()))).await
+        self.command(PUT_UPTIME, parameters, |_| Ok(())).await
     }
 }
 

@@ -7,7 +7,8 @@
 -- (`dated`), and what the topic said when it was fetched (`validated`).
 --
 -- Answers for each topic its id, and for each post its place and what became of it: 0 new, 1 repeated, 2 its key stands for another body.
--- Also by how much the logs weigh more, the publishers' and the strangers', and how many topics were made.
+-- For each topic also the transaction that told something of it before, if any (`told`); by how much the logs weigh more, the publishers' and
+-- the strangers'; and how many topics were made.
 CREATE OR REPLACE FUNCTION hub.append_1(
     line bigint, generation bigint, node bigint, batch bigint,
     keys bytea[], sorts text[], urls text[], candidates bigint[],
@@ -16,7 +17,7 @@ CREATE OR REPLACE FUNCTION hub.append_1(
     named integer[], names bytea[], digests bytea[], remember_us bigint[],
     dated integer[], froms bytea[], untils bytea[],
     validated integer[], validator_urls text[], etags bytea[], last_modified bytea[], contents bytea[],
-    OUT xid bigint, OUT topics bigint[], OUT places bigint[], OUT outcomes smallint[],
+    OUT xid bigint, OUT topics bigint[], OUT told bigint[], OUT places bigint[], OUT outcomes smallint[],
     OUT publishers_grew bigint, OUT strangers_grew bigint, OUT made integer
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -37,12 +38,12 @@ BEGIN
     -- Topics are locked in the order of their ids, and stay so until this is committed: places are dense in the order of commits.
     LOOP
         WITH locked AS MATERIALIZED (
-            SELECT t.id, t.key, t.head, t.bytes, t.for_publishers
+            SELECT t.id, t.key, t.head, t.bytes, t.for_publishers, t.told
             FROM hub.topic t WHERE t.key = ANY (keys) ORDER BY t.id FOR NO KEY UPDATE
         )
         SELECT array_agg(l.id ORDER BY k.n), array_agg(l.head ORDER BY k.n), array_agg(l.bytes ORDER BY k.n),
-            array_agg(l.for_publishers ORDER BY k.n)
-        INTO ids, ends, weighed, spoken_for
+            array_agg(l.for_publishers ORDER BY k.n), array_agg(l.told::text::bigint ORDER BY k.n)
+        INTO ids, ends, weighed, spoken_for, told
         FROM unnest(keys) WITH ORDINALITY AS k(key, n) LEFT JOIN locked l ON l.key = k.key;
         EXIT WHEN array_position(ids, NULL) IS NULL;
         new_topics := new_topics || hub.make_topics_1(
@@ -92,7 +93,8 @@ BEGIN
             oldest = coalesce(t.oldest, new.oldest),
             -- A log that is the publishers' stays so: a stranger's ping must not move it.
             for_publishers = t.for_publishers OR new.publishers,
-            network = CASE WHEN NOT (t.for_publishers OR new.publishers) THEN new.network END
+            network = CASE WHEN NOT (t.for_publishers OR new.publishers) THEN new.network END,
+            told = pg_current_xact_id()
         FROM new WHERE t.id = ids[new.of]
         RETURNING new.of, t.bytes, t.for_publishers
     )
@@ -126,8 +128,8 @@ BEGIN
         ON CONFLICT (topic) DO UPDATE SET version = excluded.version, url = excluded.url, etag = excluded.etag,
             last_modified = excluded.last_modified, digest = excluded.digest;
     END IF;
-    INSERT INTO hub.feed (hour, ordinal, kind, node, batch, topic, first, posts, weights, fetched)
-    SELECT this_hour, p.of, 1, node, batch, ids[p.of], ends[p.of] + 1, array_agg(p.post ORDER BY p.rank),
+    INSERT INTO hub.feed (hour, kind, node, batch, topic, first, posts, weights, fetched)
+    SELECT this_hour, 1, node, batch, ids[p.of], ends[p.of] + 1, array_agg(p.post ORDER BY p.rank),
         array_agg(p.weight ORDER BY p.rank), CASE WHEN bool_or(p.fetched) THEN array_agg(p.fetched ORDER BY p.rank) END
     FROM unnest(of, ranked, weights, fetched) WITH ORDINALITY AS p(of, rank, weight, fetched, post)
     WHERE p.rank IS NOT NULL

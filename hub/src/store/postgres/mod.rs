@@ -9,8 +9,10 @@
 //! | `lines.sql`, `log.sql`, … | the functions, each file beside that of its callers |
 //! | `server`, `tls`, `session` | hosts; TLS; one connection |
 //! | `line` | a connection with one purpose, made anew when it was lost |
+//! | `feed`, `seen`, `turns`, `hints` | reading what commits of all hubs have to tell |
 //! | `heartbeat`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
+//! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
 //! | `log`, `retention`, `progress`, … | what each trait of `store/parts` asks for |
 //! | `rows`, `secrets` | values of rows; secrets in them |
@@ -23,23 +25,29 @@ mod append;
 mod backup;
 mod batch;
 mod check;
+mod documents;
 mod durability;
 mod events;
+mod feed;
 mod fetches;
 mod fill;
 mod health;
 mod heartbeat;
+mod hints;
 mod keys;
 mod line;
 mod log;
 mod notification;
+mod orders;
 mod progress;
+mod registry;
 mod requests;
 mod restore;
 mod retention;
 mod rows;
 mod schema;
 mod secrets;
+mod seen;
 mod server;
 mod session;
 mod shared;
@@ -48,6 +56,7 @@ mod subscriptions;
 mod tables;
 mod threads;
 mod tls;
+mod turns;
 mod usage;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -61,17 +70,19 @@ use tokio_postgres::Row;
 use self::append::{Appender, Writer};
 pub(super) use self::backup::back_up;
 pub(super) use self::check::check;
-use self::health::{Health, PanicReport};
+use self::feed::Feed;
+use self::health::PanicReport;
 use self::heartbeat::Heartbeat;
 use self::line::Common;
+use self::registry::InDatabase;
 pub(super) use self::restore::{restore, restore_stream};
-use self::rows::{Param, random_id};
+use self::rows::Param;
 use self::schema::Foundation;
 use self::server::Server;
 use self::shared::Shared;
 use self::threads::Threads;
 use super::embedded::directory;
-use super::{Clock, Engine, Keyring, Result, Store, StoreError, StoreEvent, WallClock};
+use super::{Clock, Engine, Keyring, Registry, Result, Store, StoreError, WallClock};
 use crate::config::DatabaseConfig;
 
 /// For what was accepted, when a store is closed.
@@ -99,19 +110,35 @@ struct PostgresStore {
     runtime: Threads,
 }
 
-/// What a command has changed.
-#[derive(Debug)]
-struct Told<T> {
-    /// What its caller hears.
-    value: T,
-    /// What everybody hears.
-    events: Vec<StoreEvent>,
+/// The documents and the log of commands in a database of which nobody here has the store open. The store is made if need be.
+///
+/// # Errors
+/// As [`open`], but hubs may be using it.
+pub(super) fn registry(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn Registry>> {
+    let server = Server::new(config)?;
+    let runtime = Threads::start()?;
+    let (known, handle) = (config.clone(), runtime.handle());
+    let opened: Result<Arc<Shared>> = apart::apart(|| async move {
+        let opening = handle.spawn(async move {
+            let Foundation { shards, .. } = found(&server, &known, &keys).await?;
+            let common = Common::new(server, known.durability);
+            let shared = Arc::new(Shared::new(common, known, keys, shards));
+            registry::refresh(&shared).await?;
+            Ok(shared)
+        });
+        opening.await.map_err(|_| StoreError::Closed)?
+    });
+    Ok(Arc::new(InDatabase::alone(opened?, runtime)))
 }
 
-impl<T> Told<T> {
-    /// Nobody but the caller hears anything.
-    fn quietly(value: T) -> Self {
-        Self { value, events: Vec::new() }
+/// Makes the store in a database if need be, and makes sure that every secret in it can be read.
+async fn found(server: &Server, config: &DatabaseConfig, keys: &Keyring) -> Result<Foundation> {
+    let session = server.connect().await.map_err(StoreError::Away)?;
+    durability::check(&session.state(), config.durability)?;
+    let foundation = schema::prepare(&session, keys).await?;
+    match foundation.encryption.missing(keys) {
+        missing if missing.is_empty() => Ok(foundation),
+        missing => Err(StoreError::SecretsKey { missing }),
     }
 }
 
@@ -121,29 +148,22 @@ impl PostgresStore {
         let lock = directory::take(Engine::Postgres, &config.data_dir)?;
         let runtime = Threads::start()?;
         let (known, known_keys) = (config.clone(), keys.clone());
-        let (server, Foundation { shards, encryption }) = runtime
-            .run(async move {
-                let session = server.connect().await.map_err(StoreError::Away)?;
-                durability::check(&session.state(), known.durability)?;
-                let foundation = schema::prepare(&session, &known_keys).await?;
-                drop(session);
-                Ok((server, foundation))
-            })
-            .await?;
-        let missing = encryption.missing(&keys);
-        if !missing.is_empty() {
-            return Err(StoreError::SecretsKey { missing });
-        }
-        let (durability, node) = (config.durability, random_id());
-        let common = Common { server, durability, node, health: Health::unknown() };
+        let founding = async move {
+            let foundation = found(&server, &known, &known_keys).await?;
+            Ok((server, foundation))
+        };
+        let (server, Foundation { shards, .. }) = runtime.run(founding).await?;
+        let common = Common::new(server, config.durability);
+        let node = common.node;
         let shared = Arc::new(Shared::new(common, config.clone(), keys, shards));
         let opening = Arc::clone(&shared);
-        let heartbeat = runtime
+        let (heartbeat, feed) = runtime
             .run(async move {
                 let mut heartbeat = Heartbeat::new(&opening);
                 heartbeat.beat().await?;
                 opening.refresh_usage().await?;
-                Ok(heartbeat)
+                let feed = Feed::begin(&opening).await?;
+                Ok((heartbeat, feed))
             })
             .await?;
         let (appender, writers) = Appender::new(&shared);
@@ -151,7 +171,7 @@ impl PostgresStore {
         let (command_token, commands) = mpsc::channel(1);
         let (close, closed) = sync_channel(1);
         let ending = Ending { _stop: stop.clone(), commands, lock, close };
-        runtime.spawn(ending.run(writers, heartbeat, stopped));
+        runtime.spawn(ending.run(Arc::clone(&shared), writers, (heartbeat, feed), stopped));
         let closed = Mutex::new(closed);
         let store = Self { shared, shards, appender, command_token, stop, closed, runtime };
         store.note_keys().await?;
@@ -165,17 +185,36 @@ impl PostgresStore {
         self.runtime.run(async move { shared.read(statement, &parameters).await }).await
     }
 
-    /// Carries out one statement, whose function takes the line and its generation before these parameters. `read` says what it has changed.
-    /// Also where nobody waits for it any more: what was begun is told.
+    /// Carries out one statement, whose function takes the line and its generation before these parameters. Also where nobody waits for it
+    /// any more.
     async fn command<T, F>(&self, statement: &'static str, parameters: Vec<Param>, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&[Row]) -> Result<Told<T>> + Send + 'static,
+        F: FnOnce(&[Row]) -> Result<T> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        self.see_through(async move { shared.command(statement, &parameters, read).await }).await
+    }
+
+    /// The same of a statement that writes something into the feed: when this returns everybody here was told of it.
+    async fn told_command<T, F>(&self, statement: &'static str, parameters: Vec<Param>, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&[Row]) -> Result<T> + Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        self.see_through(async move { shared.told_command(statement, &parameters, read).await }).await
+    }
+
+    async fn see_through<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
     {
         let (shared, token) = (Arc::clone(&self.shared), self.command_token.clone());
         let work = async move {
             let _report = PanicReport(&shared.common.health);
-            let done = shared.command(statement, &parameters, read).await;
+            let done = work.await;
             drop(token);
             done
         };
@@ -213,9 +252,21 @@ struct Ending {
 }
 
 impl Ending {
-    async fn run(mut self, writers: Vec<Writer>, heartbeat: Heartbeat, mut stopped: watch::Receiver<bool>) {
-        let (end_beat, beats) = watch::channel(false);
-        let beating = tokio::spawn(heartbeat.keep(beats));
+    async fn run(
+        mut self,
+        shared: Arc<Shared>,
+        writers: Vec<Writer>,
+        (heartbeat, feed): (Heartbeat, Feed),
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let (end, ended) = watch::channel(false);
+        let beating = tokio::spawn(heartbeat.keep(ended.clone()));
+        let hinting = hints::keep(Arc::clone(&shared.hints), Arc::clone(&shared.common), ended.clone());
+        tokio::spawn(hinting);
+        let reading = tokio::spawn(async move {
+            let _report = PanicReport(&shared.common.health);
+            feed.keep(ended).await;
+        });
         let writing: Vec<_> = writers.into_iter().map(|writer| tokio::spawn(writer.run())).collect();
         // It fails only where there is no sender.
         let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -224,7 +275,8 @@ impl Ending {
             let _ = writer.await;
         }
         while self.commands.recv().await.is_some() {}
-        end_beat.send_replace(true);
+        end.send_replace(true);
+        let _ = reading.await;
         let _ = beating.await;
         let Self { lock, close, .. } = self;
         drop(lock);

@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use resync_core::websub::VerifyToken;
 
+use super::PostgresStore;
 use super::rows::{Fields, big, params, shard_number, shard_numbers, the_only};
 use super::secrets::Row as Secrets;
-use super::{PostgresStore, Told};
 use crate::store::encoding::key::pair;
 use crate::store::{
     Denial, DenialId, DenialScope, Intent, Keyring, NewDenial, NewRequest, PendingRequest, RequestId,
-    Requests, Result, Shard, StoreEvent, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
+    Requests, Result, Shard, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
 };
 
 const PUT_REQUEST: &str =
@@ -75,7 +75,7 @@ impl Requests for PostgresStore {
             .command(PUT_REQUEST, parameters, move |rows| {
                 drop(sealing);
                 let id = Fields::of("requests", the_only(rows)?).number("id")?;
-                Ok(Told::quietly(RequestId(id)))
+                Ok(RequestId(id))
             })
             .await?;
         Ok(PendingRequest { id, topic, callback, intent, verify_token, received_at, client })
@@ -90,7 +90,7 @@ impl Requests for PostgresStore {
     async fn remove_request(&self, request: &PendingRequest) -> Result<()> {
         let pair = pair(&request.topic, &request.callback);
         let parameters = params![pair.to_vec(), big(request.id.0)];
-        self.command(REMOVE_REQUEST, parameters, |_| Ok(Told::quietly(()))).await
+        self.command(REMOVE_REQUEST, parameters, |_| Ok(())).await
     }
 
     async fn request_ids(&self, of: &[Shard]) -> Result<Vec<(Shard, RequestId)>> {
@@ -128,11 +128,8 @@ impl Requests for PostgresStore {
             // The only character that a text in a database may not hold.
             reason.replace('\0', "\u{fffd}"),
         ];
-        self.command(DENY, parameters, |rows| {
-            let Some(row) = rows.first() else { return Ok(Told::quietly(None)) };
-            let denied = self::denial(Fields::of("denials", row))?;
-            let ended = denied.ended.map(|(shard, topic, id)| StoreEvent::Unsubscribed { shard, topic, id });
-            Ok(Told { value: Some(denied), events: ended.into_iter().collect() })
+        self.told_command(DENY, parameters, |rows| {
+            rows.first().map(|row| self::denial(Fields::of("denials", row))).transpose()
         })
         .await
     }
@@ -140,7 +137,7 @@ impl Requests for PostgresStore {
     async fn remove_denial(&self, denial: &Denial) -> Result<()> {
         let pair = pair(&denial.topic, &denial.callback);
         let parameters = params![pair.to_vec(), big(denial.id.0)];
-        self.command(REMOVE_DENIAL, parameters, |_| Ok(Told::quietly(()))).await
+        self.command(REMOVE_DENIAL, parameters, |_| Ok(())).await
     }
 
     async fn denial(&self, key: SubscriptionKey) -> Result<Option<Denial>> {

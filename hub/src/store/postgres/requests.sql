@@ -24,7 +24,7 @@ BEGIN
     ) VALUES (
         nextval('hub.request_id'), of_shard, of_pair, of_client, topic_url, callback_url, is_subscribe, of_lease, of_secret, token, came_in
     ) RETURNING r.id INTO given;
-    PERFORM hub.tell_1(node, 0, 6::smallint, of_shard, NULL, NULL, given);
+    PERFORM hub.tell_1(node, 6::smallint, of_shard, NULL, NULL, given);
     RETURN given;
 END
 $$;
@@ -71,7 +71,7 @@ BEGIN
     END IF;
     IF known.id IS NOT NULL THEN
         PERFORM hub.remove_subscription_1(known);
-        PERFORM hub.tell_1(node, 0, 3::smallint, known.shard, known.topic, NULL, known.id);
+        PERFORM hub.tell_1(node, 3::smallint, known.shard, known.topic, NULL, known.id);
     END IF;
     INSERT INTO hub.denial AS d (pair, shard, id, topic, callback, reason, ended_shard, ended_topic, ended_id)
     VALUES (
@@ -82,7 +82,7 @@ BEGIN
         shard = excluded.shard, id = excluded.id, topic = excluded.topic, callback = excluded.callback, reason = excluded.reason,
         ended_shard = excluded.ended_shard, ended_topic = excluded.ended_topic, ended_id = excluded.ended_id
     RETURNING d.* INTO denied;
-    PERFORM hub.tell_1(node, 1, 7::smallint, of_shard, NULL, NULL, denied.id);
+    PERFORM hub.tell_1(node, 7::smallint, of_shard, NULL, NULL, denied.id);
     RETURN NEXT denied;
 END
 $$;

@@ -1,18 +1,19 @@
 //! Making a store in a database from a backup, whatever engine that comes from.
 //!
 //! A backup lists changes, of which a later one replaces an earlier one. So a store of the embedded engine is made of it first, in the data
-//! folder of the hub: there each record is once, checked, and the logs have leaped. Its records are then copied into the database, in one
-//! transaction, and the folder's store is removed. What breaks off before leaves a folder that no hub opens and a database in which
+//! folder of the hub: there each record is once, checked, and the logs have leaped. Its records, and the files beside it, are then copied into
+//! the database, in one transaction, and removed from the folder. What breaks off before leaves a folder that no hub opens and a database in which
 //! nothing is.
 
-use std::io::Read;
+use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::apart::{any_session, apart, refused};
 use super::fill::fill;
 use crate::config::DatabaseConfig;
 use crate::store::embedded::{Made, make, make_of_stream};
-use crate::store::{BackupError, Credentials, Engine, Findings, Header, Keyring, Result};
+use crate::store::{BESIDE, BackupError, Credentials, Engine, Findings, Header, Keyring, Result, StoreError};
 
 /// The engine of the store in between.
 const BETWEEN: Engine = Engine::Fjall;
@@ -53,7 +54,20 @@ pub(in crate::store) fn restore_stream(
 fn finish(config: &DatabaseConfig, keys: &Keyring, made: Made) -> Restored {
     let records = &*made.records;
     apart(|| fill(config, keys, records))?;
+    // They are in the database, too.
+    for name in BESIDE {
+        remove(&config.data_dir.join(name))?;
+    }
     made.finish_elsewhere(Engine::Postgres)
+}
+
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::Write(format!("{}: {error}", file.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn refuse_what_is_there(config: &DatabaseConfig) -> std::result::Result<(), BackupError> {

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 const TABLES: &str = include_str!("schema.sql");
 /// Each file makes or replaces functions, those that others use in their own language first.
-const FUNCTIONS: [&str; 8] = [
+const FUNCTIONS: [&str; 10] = [
     include_str!("lines.sql"),
     include_str!("log.sql"),
     include_str!("retention.sql"),
@@ -28,6 +28,8 @@ const FUNCTIONS: [&str; 8] = [
     include_str!("requests.sql"),
     include_str!("fetches.sql"),
     include_str!("admin.sql"),
+    include_str!("orders.sql"),
+    include_str!("registry.sql"),
 ];
 const FOUND: &str = "SELECT hub.found_1($1, $2, $3, $4)";
 const LOOK: &str = "SELECT s.format, s.shards, s.secret_keys, s.plain_secrets, s.unfinished FROM hub.store s";

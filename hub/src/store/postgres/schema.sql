@@ -94,7 +94,9 @@ CREATE TABLE hub.topic (
     -- The newest Change Notification, where its interval ended, and how many times the chain was broken.
     chain_place bigint,
     chain_until bytea,
-    chain_broken bigint NOT NULL DEFAULT 0
+    chain_broken bigint NOT NULL DEFAULT 0,
+    -- The last transaction that told of something of this topic in the feed.
+    told xid8
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
 -- URLs may be longer than an index takes.
@@ -291,12 +293,63 @@ CREATE TABLE hub.ping (
 
 CREATE INDEX ping_shard ON hub.ping (shard, id);
 
--- What happened, for hubs that did not do it themselves: they read what a snapshot of theirs had not seen. An hour at a time is dropped.
+-- Orders to the owners of shards. They need not outlive the hub that gave them.
+CREATE SEQUENCE hub.act_id;
+
+CREATE TABLE hub.act (
+    id bigint PRIMARY KEY,
+    -- Until when it may be taken.
+    until timestamptz NOT NULL,
+    -- 1 halt, 2 retry, 3 skip, 4 replay.
+    kind smallint NOT NULL,
+    topic bigint,
+    subscription bigint,
+    -- The first of a replay.
+    place bigint,
+    -- What an operator wrote: a text here may not hold the character 0.
+    host bytea
+);
+
+-- Each of the shards that an order is for: whether its owner has taken it, and how many subscriptions it was about there.
+CREATE TABLE hub.act_shard (
+    act bigint NOT NULL,
+    shard smallint NOT NULL,
+    taken boolean NOT NULL DEFAULT false,
+    subscriptions bigint,
+    PRIMARY KEY (act, shard)
+);
+
+CREATE INDEX act_waiting ON hub.act_shard (shard, act) WHERE NOT taken;
+
+-- Small documents that all hubs share.
+CREATE TABLE hub.document (
+    -- 1 the publishers' tokens, 2 when these were used last, 3 the key of status URLs, 4 replaced addresses of pages.
+    kind smallint PRIMARY KEY,
+    version bigint NOT NULL,
+    -- By which change: a number that nobody else has.
+    mark bigint NOT NULL,
+    -- NULL: it was never written. What is secret is sealed by the hub.
+    content bytea,
+    -- Who is about to change it, and until when nobody else is.
+    changing bigint,
+    changing_until timestamptz
+);
+
+-- What operators did, line by line.
+CREATE TABLE hub.audit (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    line bytea NOT NULL
+);
+
+-- Where something stands among all that is told: of one topic in the order of commits, since it is taken under the lock of the topic.
+CREATE SEQUENCE hub.feed_ordinal;
+
+-- What happened. Hubs read what a snapshot of theirs had not seen. An hour at a time is dropped.
 CREATE TABLE hub.feed (
     hour timestamptz NOT NULL,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    ordinal integer NOT NULL,
-    -- 1 appended, 2 subscribed, 3 unsubscribed, 4 paused, 5 resumed, 6 asked, 7 denied, 8 pinged.
+    ordinal bigint NOT NULL DEFAULT nextval('hub.feed_ordinal'),
+    -- 1 appended, 2 subscribed, 3 unsubscribed, 4 paused, 5 resumed, 6 asked, 7 denied, 8 pinged, 9 ordered, 10 answered, 11 a document changed.
     kind smallint NOT NULL,
     -- By whom.
     node bigint NOT NULL,
@@ -308,9 +361,12 @@ CREATE TABLE hub.feed (
     fetched boolean[],
     shard smallint,
     topic bigint,
-    -- Where the first of them is, or the topic's head at this moment.
     first bigint,
-    -- The subscription, the request, the denial or the ping.
+    -- Of a subscription that began or was renewed: `first`, `head`, `latest` and `posted` of its topic at this moment.
+    bounds bigint[],
+    -- For whose owners an order is.
+    shards smallint[],
+    -- The subscription, the request, the denial, the ping, the order or the document.
     subject bigint,
     PRIMARY KEY (xid, ordinal, hour)
 ) PARTITION BY RANGE (hour);

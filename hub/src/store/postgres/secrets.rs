@@ -1,4 +1,4 @@
-//! Subscribers' secrets as they stand in a column: as they are, or under a key and bound to their row.
+//! Secrets as they stand in a column: as they are, or under a key and bound to their row.
 //!
 //! ```text
 //! 1 | secret                                      as it is
@@ -41,6 +41,12 @@ impl Row {
             Some(IpAddr::V6(six)) => six.octets().to_vec(),
         };
         Self { space: Space::Requests, place: [&[Space::Requests.tag()], pair, client.as_slice()].concat() }
+    }
+
+    /// The document with this number.
+    pub(super) fn document(number: i16) -> Self {
+        let place = [[Space::Meta.tag()].as_slice(), b"document", &number.to_be_bytes()].concat();
+        Self { space: Space::Meta, place }
     }
 
     /// What is kept of the secret.
@@ -103,11 +109,13 @@ mod tests {
         assert!(kept.starts_with(&beginning(&keys)));
         assert!(!kept.windows(6).any(|part| part == b"s3cr3t"));
         assert_eq!(row.open(&keys, &kept).unwrap(), secret);
-        for other in
-            [Row::request(&pair, None), Row::request(&[8; 32], Some(client.into())), Row::subscription(&pair)]
-        {
-            assert!(other.open(&keys, &kept).is_err());
-        }
+        let others = [
+            Row::request(&pair, None),
+            Row::request(&[8; 32], Some(client.into())),
+            Row::subscription(&pair),
+            Row::document(3),
+        ];
+        assert!(others.iter().all(|other| other.open(&keys, &kept).is_err()));
         assert!(row.open(&self::keys(), &kept).is_err(), "of another hub");
     }
 

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
@@ -37,10 +38,21 @@ const DOUBTS: [SqlState; 2] = [SqlState::QUERY_CANCELED, SqlState::ADMIN_SHUTDOW
 pub(super) struct Session {
     client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
-    /// How many answers of success were none.
-    doubts: Arc<AtomicU64>,
+    /// What the server says without being asked.
+    heard: Arc<Heard>,
     driver: AbortHandle,
     state: State,
+}
+
+/// What the server says without being asked.
+#[derive(Debug, Default)]
+struct Heard {
+    /// How many answers of success were none.
+    doubts: AtomicU64,
+    /// A hint has come since somebody waited for one.
+    hinted: Notify,
+    /// Hints that are signed so are not meant for this connection.
+    own_signature: OnceLock<String>,
 }
 
 /// What a server says of itself.
@@ -87,10 +99,10 @@ impl Session {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let doubts = Arc::new(AtomicU64::new(0));
-        let driver = tokio::spawn(drive(connection, Arc::clone(&doubts))).abort_handle();
+        let heard = Arc::<Heard>::default();
+        let driver = tokio::spawn(drive(connection, Arc::clone(&heard))).abort_handle();
         let mut session =
-            Self { client, statements: Mutex::default(), doubts, driver, state: State::unknown() };
+            Self { client, statements: Mutex::default(), heard, driver, state: State::unknown() };
         let told = |error: tokio_postgres::Error| error.to_string();
         let row = session.client.query_one(STATE, &[]).await.map_err(told)?;
         session.state = State::of(&row).map_err(told)??;
@@ -115,6 +127,22 @@ impl Session {
         &self.client
     }
 
+    /// Listens to hints of others than who signs so.
+    ///
+    /// # Errors
+    /// Why none will come: behind some poolers nobody can listen.
+    pub(super) async fn listen(&self, channel: &str, own_signature: String) -> Result<(), String> {
+        // Where it is done twice, by the same.
+        let _ = self.heard.own_signature.set(own_signature);
+        let listening = self.client.batch_execute(&format!("LISTEN {channel}"));
+        listening.await.map_err(|error| error.to_string())
+    }
+
+    /// Returns when a hint has come since the last call.
+    pub(super) async fn hinted(&self) {
+        self.heard.hinted.notified().await;
+    }
+
     /// Runs one statement, which is prepared once for each connection.
     pub(super) async fn query(
         &self,
@@ -122,7 +150,7 @@ impl Session {
         parameters: &[&(dyn ToSql + Sync)],
         deadline: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        let (began, before) = (Instant::now(), self.doubts.load(Ordering::Acquire));
+        let (began, before) = (Instant::now(), self.heard.doubts.load(Ordering::Acquire));
         let prepared = match timeout(deadline, self.prepared(statement)).await {
             Ok(prepared) => prepared.map_err(Failure::of_preparing)?,
             Err(_) => return Err(Failure::NotSent(format!("no answer within {deadline:?}"))),
@@ -132,7 +160,7 @@ impl Session {
             Ok(rows) => rows.map_err(Failure::of_running)?,
             Err(_) => return Err(Failure::Lost(format!("no answer within {deadline:?}"))),
         };
-        if self.doubts.load(Ordering::Acquire) == before {
+        if self.heard.doubts.load(Ordering::Acquire) == before {
             Ok(rows)
         } else {
             Err(Failure::Lost("the wait for a standby was cancelled".to_owned()))
@@ -200,7 +228,7 @@ impl Failure {
 }
 
 /// Keeps the connection going until it ends.
-async fn drive<S, T>(mut connection: Connection<S, T>, doubts: Arc<AtomicU64>)
+async fn drive<S, T>(mut connection: Connection<S, T>, heard: Arc<Heard>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -209,9 +237,14 @@ where
         match message {
             Ok(AsyncMessage::Notice(notice)) => {
                 if DOUBTS.contains(notice.code()) {
-                    doubts.fetch_add(1, Ordering::Release);
+                    heard.doubts.fetch_add(1, Ordering::Release);
                 }
                 tracing::debug!(code = notice.code().code(), "the database says: {}", notice.message());
+            }
+            Ok(AsyncMessage::Notification(hint)) => {
+                if heard.own_signature.get().is_none_or(|own| own != hint.payload()) {
+                    heard.hinted.notify_one();
+                }
             }
             Ok(_) => {}
             Err(error) => {

@@ -5,14 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::Told;
-use super::events::Events;
+use super::documents::Documents;
+use super::events::{Events, Happened};
+use super::hints::Hints;
 use super::keys::Keys;
 use super::line::{Common, DEADLINE, Line};
 use super::rows::Param;
+use super::seen::Seen;
+use super::turns::Turns;
 use super::usage::{self, KnownUsage};
 use crate::config::DatabaseConfig;
 use crate::store::cache::{Notifications, Recipients};
@@ -31,6 +35,11 @@ pub(super) struct Shared {
     pub(super) notifications: Notifications,
     pub(super) recipients: Recipients,
     pub(super) events: Events,
+    /// When the feed is read.
+    pub(super) turns: Turns,
+    /// Whether other hubs hear of what this one does before they look.
+    pub(super) hints: Arc<Hints>,
+    pub(super) documents: Documents,
     pub(super) meters: Meters,
     pub(super) clock: WallClock,
     usage: KnownUsage,
@@ -38,7 +47,7 @@ pub(super) struct Shared {
     next_reader: AtomicUsize,
     /// For what reads much at once, in turns.
     pub(super) bulk: Mutex<Line>,
-    /// One command at a time: what they tell is told in the order of their commits.
+    /// One command at a time, in the order in which they are given.
     commands: Mutex<Line>,
     /// Progress of shards; that of one shard always through the same, in the order in which it is saved.
     savers: [Mutex<Line>; SAVERS],
@@ -57,6 +66,9 @@ impl Shared {
             notifications: Notifications::default(),
             recipients: Recipients::new(shards),
             events: Events::default(),
+            turns: Turns::new(),
+            hints: Arc::default(),
+            documents: Documents::default(),
             meters: Meters::default(),
             clock: WallClock::default(),
             usage: KnownUsage::unknown(),
@@ -110,7 +122,7 @@ impl Shared {
         self.readers[next].read(statement, &borrowed(parameters), DEADLINE).await
     }
 
-    /// Changes something that others hear of.
+    /// Changes something of which nobody here hears.
     pub(super) async fn command<T, F>(
         &self,
         statement: &'static str,
@@ -118,16 +130,34 @@ impl Shared {
         read: F,
     ) -> Result<T>
     where
-        F: FnOnce(&[Row]) -> Result<Told<T>>,
+        F: FnOnce(&[Row]) -> Result<T>,
     {
         let line = self.commands.lock().await;
-        let under_way = self.events.begin();
         let began = Instant::now();
         let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
+        drop(line);
         self.meters.committed(1, began.elapsed());
-        let Told { value, events } = read(&rows?)?;
-        self.tell(events);
-        drop(under_way);
+        let value = read(&rows?)?;
+        self.hints.give();
+        Ok(value)
+    }
+
+    /// Changes something of which everybody here is told before this returns.
+    pub(super) async fn told_command<T, F>(
+        &self,
+        statement: &'static str,
+        parameters: &[Param],
+        read: F,
+    ) -> Result<T>
+    where
+        F: FnOnce(&[Row]) -> Result<T>,
+    {
+        let value = self.command(statement, parameters, read).await?;
+        let told = self.turns.ask();
+        if timeout(DEADLINE, self.turns.done(told)).await.is_err() {
+            tracing::warn!("what was committed is not found in the feed: everything is read again");
+            self.resync();
+        }
         Ok(value)
     }
 
@@ -145,15 +175,28 @@ impl Shared {
         rows
     }
 
-    /// Memory follows what was committed; only then it is told.
-    pub(super) fn tell(&self, events: Vec<StoreEvent>) {
-        let changed = events.iter().filter_map(|event| match event {
-            StoreEvent::Subscribed { shard, slot, .. } => Some((*shard, slot.topic, slot.id)),
-            StoreEvent::Unsubscribed { shard, topic, id } => Some((*shard, *topic, *id)),
+    /// Memory follows what was read in the feed; only then it is told.
+    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+        let changed = happened.iter().filter_map(|(_, what)| match what {
+            Happened::Event(StoreEvent::Subscribed { shard, slot, .. }) => {
+                Some((*shard, slot.topic, slot.id))
+            }
+            Happened::Event(StoreEvent::Unsubscribed { shard, topic, id }) => Some((*shard, *topic, *id)),
             _ => None,
         });
         self.recipients.forget(&changed.collect::<Vec<_>>());
-        self.events.tell(events);
+        self.events.follow(seen, happened);
+    }
+
+    /// The feed is read from there on, and nobody knows what has happened before.
+    pub(super) fn begin_at(&self, seen: Seen) {
+        self.recipients.forget_all();
+        self.events.begin_at(seen);
+    }
+
+    fn resync(&self) {
+        self.recipients.forget_all();
+        self.events.resync();
     }
 }
 

@@ -8,23 +8,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
+use super::PostgresStore;
 use super::rows::{Fields, at_most, big, micros, params, shard_number, the_only, topic_key};
 use super::secrets::Row as Secrets;
-use super::{PostgresStore, Told};
 use crate::store::encoding::key::pair;
 use crate::store::{
     Activation, Additions, CachePolicy, ClientUsage, Ended, Epoch, Intent, Keyring, Offset, PendingRequest,
-    ReadAhead, Recipient, Result, Search, SearchResult, Shard, StoreError, StoreEvent, Subscription,
-    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId,
-    VerifiedSubscription, VerifiedUnsubscription,
+    ReadAhead, Recipient, Result, Search, SearchResult, Shard, StoreError, Subscription, SubscriptionCounts,
+    SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions, TopicId, VerifiedSubscription,
+    VerifiedUnsubscription,
 };
 
 /// Recipients that are read at once: as many as a connection gives in about the time of a round trip.
 const AHEAD: i64 = 512;
 
-const ACTIVATE: &str = "SELECT shard, id AS subscription, start, topic AS id, url, first, head, latest, posted \
-    FROM hub.activate_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
-const DEACTIVATE: &str = "SELECT shard, topic, id FROM hub.deactivate_1($1, $2, $3, $4, $5, $6)";
+const ACTIVATE: &str = "SELECT topic FROM hub.activate_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+const DEACTIVATE: &str = "SELECT id FROM hub.deactivate_1($1, $2, $3, $4, $5, $6)";
 const END: &str = "SELECT hub.end_1($1, $2, $3, $4, $5, $6, $7, $8) AS is_ended";
 const END_UNREADABLE: &str = "SELECT hub.end_unreadable_1($1, $2, $3, $4, $5, $6) AS is_ended";
 
@@ -62,6 +61,7 @@ const RECIPIENTS_OF_TOPIC: &str = "SELECT s.topic, s.id, s.pair, s.callback, s.t
     WHERE s.shard = $1 AND s.topic = $2 AND s.id >= $3 ORDER BY s.id LIMIT $4";
 
 const IDS: &str = "SELECT s.topic, s.id FROM hub.subscription s WHERE s.shard = $1 ORDER BY s.topic, s.id";
+const TOPIC_OF: &str = "SELECT s.topic FROM hub.subscription s WHERE s.shard = $1 AND s.id = $2";
 const SUBSCRIBERS: &str = "SELECT coalesce(t.subscriptions, 0) AS subscriptions \
     FROM unnest($1::bigint[]) WITH ORDINALITY AS n (id, place) LEFT JOIN hub.topic t ON t.id = n.id ORDER BY n.place";
 
@@ -112,10 +112,8 @@ impl Subscriptions for PostgresStore {
     async fn activate(&self, verified: VerifiedSubscription) -> Result<Activation> {
         let request = verified.request();
         let pair = pair(&request.topic, &request.callback);
-        let origin = request.callback.origin();
         let sealing = self.shared.keys.sealing().await;
         let secret = secret_of(request).map(|secret| Secrets::subscription(&pair).seal(&sealing, secret));
-        let lease_end = verified.lease_end();
         let new_topic = TopicId::random();
         let parameters = params![
             self.shared.node,
@@ -127,34 +125,22 @@ impl Subscriptions for PostgresStore {
             big(new_topic.0),
             request.topic.as_str().to_owned(),
             request.callback.as_str().to_owned(),
-            origin.clone(),
+            request.callback.origin(),
             secret,
             micros(verified.lease()),
-            lease_end.to_system_time(),
+            verified.lease_end().to_system_time(),
             verified.address(),
             request.client,
             verified.asked_at().to_system_time(),
         ];
-        let (shared, address) = (Arc::clone(&self.shared), verified.address());
-        self.command(ACTIVATE, parameters, move |rows| {
+        let shared = Arc::clone(&self.shared);
+        self.told_command(ACTIVATE, parameters, move |rows| {
             drop(sealing);
-            let Some(row) = rows.first() else { return Ok(Told::quietly(Activation::Superseded)) };
-            let fields = Fields::of("subscriptions", row);
-            let topic = fields.topic()?;
-            if topic.id == new_topic {
+            let Some(row) = rows.first() else { return Ok(Activation::Superseded) };
+            if Fields::of("subscriptions", row).number("topic")? == new_topic.0 {
                 shared.change_usage(|usage| usage.topics += 1);
             }
-            let slot = SubscriptionSummary {
-                id: SubscriptionId(fields.number("subscription")?),
-                topic: topic.id,
-                origin: origin.into(),
-                start: Offset(fields.number("start")?),
-                lease_end,
-                address,
-            };
-            let subscribed =
-                StoreEvent::Subscribed { shard: Shard(fields.small("shard")?), slot, topic: Box::new(topic) };
-            Ok(Told { value: Activation::Done, events: vec![subscribed] })
+            Ok(Activation::Done)
         })
         .await
     }
@@ -167,17 +153,8 @@ impl Subscriptions for PostgresStore {
             pair(&request.topic, &request.callback).to_vec(),
             shard_number(Shard::of(&request.callback, self.shards)),
         ];
-        self.command(DEACTIVATE, parameters, |rows| {
-            let Some(row) = rows.first() else { return Ok(Told::quietly(Activation::Superseded)) };
-            let fields = Fields::of("subscriptions", row);
-            let ended = match fields.maybe_number("id")? {
-                None => None,
-                Some(id) => {
-                    let (shard, topic) = (Shard(fields.small("shard")?), TopicId(fields.number("topic")?));
-                    Some(StoreEvent::Unsubscribed { shard, topic, id: SubscriptionId(id) })
-                }
-            };
-            Ok(Told { value: Activation::Done, events: ended.into_iter().collect() })
+        self.told_command(DEACTIVATE, parameters, |rows| {
+            Ok(if rows.is_empty() { Activation::Superseded } else { Activation::Done })
         })
         .await
     }
@@ -196,12 +173,7 @@ impl Subscriptions for PostgresStore {
         };
         let parameters =
             params![self.shared.node, shard_number(shard), big(epoch.0), big(topic.0), big(id.0), lease_end];
-        self.command(END, parameters, move |rows| {
-            let is_ended = Fields::of("subscriptions", the_only(rows)?).flag("is_ended")?;
-            let event = is_ended.then_some(StoreEvent::Unsubscribed { shard, topic, id });
-            Ok(Told { value: (), events: event.into_iter().collect() })
-        })
-        .await
+        self.told_command(END, parameters, |_| Ok(())).await
     }
 
     async fn end_unreadable(&self, shard: Shard, topic: TopicId, id: SubscriptionId) -> Result<bool> {
@@ -210,10 +182,8 @@ impl Subscriptions for PostgresStore {
             readable => return readable.map(|_| false),
         }
         let parameters = params![self.shared.node, shard_number(shard), big(topic.0), big(id.0)];
-        self.command(END_UNREADABLE, parameters, move |rows| {
-            let is_ended = Fields::of("subscriptions", the_only(rows)?).flag("is_ended")?;
-            let event = is_ended.then_some(StoreEvent::Unsubscribed { shard, topic, id });
-            Ok(Told { value: is_ended, events: event.into_iter().collect() })
+        self.told_command(END_UNREADABLE, parameters, |rows| {
+            Fields::of("subscriptions", the_only(rows)?).flag("is_ended")
         })
         .await
     }
@@ -271,6 +241,11 @@ impl Subscriptions for PostgresStore {
                 Ok((TopicId(fields.number("topic")?), SubscriptionId(fields.number("id")?)))
             })
             .collect()
+    }
+
+    async fn topic_of(&self, shard: Shard, id: SubscriptionId) -> Result<Option<TopicId>> {
+        let rows = self.read(TOPIC_OF, params![shard_number(shard), big(id.0)]).await?;
+        rows.first().map(|row| Fields::of("subscriptions", row).number("topic").map(TopicId)).transpose()
     }
 
     async fn subscribers(&self, of: &[TopicId]) -> Result<Vec<u64>> {

@@ -29,13 +29,14 @@ LANGUAGE sql AS $$
     WHERE t.shard = n.shard;
 $$;
 
--- What happened, for other hubs; `ordinal` is its place among what this transaction tells.
+-- What happened; behind the lock of the topic, if it is of one.
 CREATE OR REPLACE FUNCTION hub.tell_1(
-    node bigint, ordinal integer, kind smallint, shard smallint, topic bigint, first bigint, subject bigint
+    node bigint, kind smallint, shard smallint, topic bigint, bounds bigint[], subject bigint
 ) RETURNS void
 LANGUAGE sql AS $$
-    INSERT INTO hub.feed (hour, ordinal, kind, node, shard, topic, first, subject)
-    VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), $2, $3, $1, $4, $5, $6, $7);
+    INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject)
+    VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), $2, $1, $3, $4, $5, $6);
+    UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = $4;
 $$;
 
 -- To be called by whoever has locked the shard alone, so that no checkpoint notes how late it is, and the pair. The topic is locked before the rest.
@@ -152,8 +153,9 @@ BEGIN
     RETURN QUERY
     SELECT known.shard, known.id, known.start, t.id, t.url, t.first, t.head, t.latest, t.posted
     FROM hub.topic t WHERE t.id = known.topic FOR NO KEY UPDATE;
-    PERFORM hub.tell_1(node, 0, 2::smallint, known.shard, known.topic, t.head, known.id)
-    FROM hub.topic t WHERE t.id = known.topic;
+    PERFORM hub.tell_1(
+        node, 2::smallint, known.shard, known.topic, ARRAY[t.first, t.head, t.latest, t.posted], known.id
+    ) FROM hub.topic t WHERE t.id = known.topic;
 END
 $$;
 
@@ -177,7 +179,7 @@ BEGIN
     WHERE p.pair = of_pair;
     IF known.id IS NOT NULL THEN
         PERFORM hub.remove_subscription_1(known);
-        PERFORM hub.tell_1(node, 0, 3::smallint, known.shard, known.topic, NULL, known.id);
+        PERFORM hub.tell_1(node, 3::smallint, known.shard, known.topic, NULL, known.id);
     END IF;
     RETURN QUERY SELECT known.shard, known.topic, known.id;
 END
@@ -202,7 +204,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM hub.remove_subscription_1(known);
-    PERFORM hub.tell_1(node, 0, 3::smallint, of_shard, of_topic, NULL, of_id);
+    PERFORM hub.tell_1(node, 3::smallint, of_shard, of_topic, NULL, of_id);
     RETURN true;
 END
 $$;
@@ -224,7 +226,7 @@ BEGIN
     END IF;
     DELETE FROM hub.request r WHERE r.pair = known.pair;
     PERFORM hub.remove_subscription_1(known);
-    PERFORM hub.tell_1(node, 0, 3::smallint, of_shard, of_topic, NULL, of_id);
+    PERFORM hub.tell_1(node, 3::smallint, of_shard, of_topic, NULL, of_id);
     RETURN true;
 END
 $$;

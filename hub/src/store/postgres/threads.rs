@@ -27,6 +27,11 @@ impl Threads {
         Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
+    /// To do something there for as long as they run.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     /// Does this there, also when nobody waits for it any more.
     pub(super) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
     where

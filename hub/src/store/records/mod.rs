@@ -162,7 +162,7 @@ pub enum ContentKind {
 }
 
 /// Something that became durable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// A notification was appended.
     Appended {
@@ -203,6 +203,8 @@ pub enum StoreEvent {
         /// The subscription.
         id: SubscriptionId,
     },
+    /// What has happened before this may never be told: whoever keeps anything has to read it again. Whatever happens from now on is told.
+    Resync,
 }
 
 /// `by` later; at most the last moment that can be written down.

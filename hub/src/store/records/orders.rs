@@ -52,4 +52,6 @@ pub enum OrderEvent {
     Given(Vec<Shard>),
     /// An owner has answered it.
     Answered(OrderId),
+    /// Whatever has happened to orders before this may never be told.
+    Resync,
 }
