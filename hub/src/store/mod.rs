@@ -29,6 +29,8 @@ mod verified;
 mod conformance;
 
 pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use conformance::SharedDatabase;
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
@@ -45,13 +47,14 @@ pub use parts::{
 };
 pub use place::Place;
 pub use records::{
-    Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent,
-    Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping, PingId, ReadAhead,
-    Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent,
-    Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
-    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
+    Accepted, Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage,
+    ClockJump, Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap,
+    Intent, Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification,
+    NotificationLinks, NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping,
+    PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip,
+    Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
+    SubscriptionSummary, Sweep, Target, Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial,
+    Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

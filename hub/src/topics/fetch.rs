@@ -30,8 +30,8 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError, Topic,
-    Validators,
+    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError,
+    Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
@@ -450,6 +450,12 @@ impl ShardWorker for Fetcher {
             queues.send(shard, AcceptedPing::recovered(ping));
         }
         Ok(())
+    }
+
+    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<AcceptedPing>, StoreError> {
+        let Accepted::Ping(sought) = accepted else { return Ok(None) };
+        let pings = self.store.pings(&[shard]).await?;
+        Ok(pings.into_iter().find(|ping| ping.id == sought).map(AcceptedPing::recovered))
     }
 }
 

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::{NotTaken, Owner};
 use crate::delivery::sender::{GivenUp, LetGo};
-use crate::store::{Epoch, Shard};
+use crate::store::{Epoch, Shard, StoreError};
 
 impl Owner {
     /// Takes over again what is given up, until delivery stops.
@@ -38,13 +38,13 @@ impl Owner {
     async fn read_again(&self, shard: Shard, epoch: Epoch) {
         match self.take(shard).await {
             Ok(()) => info!(shard = shard.0, "shard read again: what has happened to it was not known"),
+            Err(NotTaken::Stopped(_)) => drop(self.0.release(shard, epoch).await),
+            // Another hub has it, or it is here already, or is let go.
+            Err(NotTaken::Store(StoreError::Owned) | NotTaken::Here(_) | NotTaken::CalledOff(_)) => {}
             Err(NotTaken::Store(error)) => {
                 warn!(shard = shard.0, %error, "shard not read again: trying until that has succeeded");
                 self.want(vec![shard]);
             }
-            Err(NotTaken::Stopped(_)) => drop(self.0.release(shard, epoch).await),
-            // It is here already, or is let go.
-            Err(NotTaken::Here(_) | NotTaken::CalledOff(_)) => {}
         }
     }
 }

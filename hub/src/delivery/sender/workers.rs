@@ -1,6 +1,6 @@
 //! How the workers are reached: what one may be asked for, and which of them has a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::{mpsc, oneshot};
@@ -137,6 +137,11 @@ impl Workers {
     /// The number of the worker that has this shard, or is about to.
     pub(crate) fn worker_of(&self, shard: Shard) -> Result<usize, NotOwned> {
         self.assigned().get(&shard).copied().ok_or(NotOwned(shard))
+    }
+
+    /// The shards that this hub has, or is about to.
+    pub(crate) fn all_assigned(&self) -> BTreeSet<Shard> {
+        self.assigned().keys().copied().collect()
     }
 
     fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, usize>> {

@@ -12,7 +12,8 @@ use super::{
     LEASE, Place, activate, append, ask_to_subscribe, callback, on_postgres, posted, subscribe, the, topic,
 };
 use crate::store::{
-    Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, Store, StoreEvent, TopicId,
+    Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, Shard, Store,
+    StoreEvent, TopicId,
 };
 
 on_postgres!(
@@ -20,6 +21,7 @@ on_postgres!(
     a_feed_whose_connection_is_lost_goes_on_where_it_was,
     subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end,
     a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order,
+    what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other,
     an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer,
     a_document_that_both_change_loses_nothing_and_each_reads_what_the_other_wrote,
 );
@@ -132,6 +134,27 @@ async fn a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order
         }
         assert!(!known, "nothing is in force");
     }
+}
+
+async fn what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other(place: Place) {
+    let stores = both(&place).await;
+    let [mut here, mut elsewhere] = stores.each_ref().map(|store| store.watch_accepted());
+    let at = &*stores[0];
+    let request = ask_to_subscribe(at, &topic("t"), &callback("d"), "a secret").await;
+    let ping = at.put_ping(topic("u"), None).await.unwrap();
+    let scope = DenialScope::Everything;
+    let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
+    let denial = at.deny(denial).await.unwrap().unwrap();
+    let shards = at.shards();
+    let shard = Shard::of(&callback("d"), shards);
+    for (shard, accepted) in [
+        (shard, Accepted::Request(request.id)),
+        (Shard::that_fetches(&topic("u"), shards), Accepted::Ping(ping.id)),
+        (shard, Accepted::Denial(denial.id)),
+    ] {
+        assert_eq!(elsewhere.recv().await, Some((shard, accepted)));
+    }
+    assert!(here.try_recv().is_err(), "who has accepted it knows so");
 }
 
 async fn an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer(place: Place) {

@@ -32,6 +32,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use self::place::Place;
+#[cfg(feature = "postgres")]
+pub(crate) use self::place::SharedDatabase;
 use super::{
     Activation, Appended, ContentKind, Denial, Ended, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
     NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Ping, Shard,

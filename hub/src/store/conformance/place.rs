@@ -90,8 +90,13 @@ impl Place {
     /// The store as another hub has it open at the same time, with a folder of its own.
     #[cfg(feature = "postgres")]
     pub(super) async fn second(&self) -> Arc<dyn Store> {
+        self.in_folder("second").await
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn in_folder(&self, name: &str) -> Arc<dyn Store> {
         let store::Place::Database(config) = &self.store else { panic!("a folder has one owner") };
-        let config = DatabaseConfig { data_dir: self.folder.path().join("second"), ..config.clone() };
+        let config = DatabaseConfig { data_dir: self.folder.path().join(name), ..config.clone() };
         store::Place::Database(config).open(Keyring::none(), 0).await.unwrap()
     }
 
@@ -152,6 +157,23 @@ impl Place {
             return holds(&database.files(), text);
         }
         holds(&self.data(), text)
+    }
+}
+
+/// A database of several hubs, for the tests of other rooms.
+#[cfg(feature = "postgres")]
+pub(crate) struct SharedDatabase(Place);
+
+#[cfg(feature = "postgres")]
+impl SharedDatabase {
+    /// An empty one; `None` where there is no PostgreSQL.
+    pub(crate) fn new() -> Option<Self> {
+        Place::in_postgres().map(Self)
+    }
+
+    /// The store as the hub of this name has it open.
+    pub(crate) async fn hub(&self, name: &str) -> Arc<dyn Store> {
+        self.0.in_folder(name).await
     }
 }
 

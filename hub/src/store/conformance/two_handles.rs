@@ -13,7 +13,7 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, NewDenial, Offset, Shard, Store, StoreError,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, NewDenial, Offset, Shard, Spread, Store, StoreError,
 };
 
 on_postgres!(
@@ -23,6 +23,7 @@ on_postgres!(
     identities_grow_in_the_order_in_which_they_were_acknowledged_whoever_gave_them,
     a_former_owner_is_refused_after_the_other_has_taken_its_shard,
     a_shard_of_a_hub_that_is_up_is_not_taken,
+    how_the_shards_are_spread_over_the_hubs_is_known_to_each,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
 );
 
@@ -145,6 +146,20 @@ async fn a_shard_of_a_hub_that_is_up_is_not_taken(place: Place) {
     drop(owner);
     let taken: Epoch = other.claim(Shard(3)).await.unwrap();
     assert!(epoch < taken, "who has closed its store is up no longer");
+}
+
+async fn how_the_shards_are_spread_over_the_hubs_is_known_to_each(place: Place) {
+    let [owner, other] = both(&place).await;
+    let epoch = owner.claim(Shard(3)).await.unwrap();
+    assert!(owner.claim(Shard(3)).await.unwrap() > epoch, "its own it claims again");
+    let all = owner.all_shards();
+    let mut others = all.clone();
+    others.retain(|shard| *shard != Shard(3));
+    assert_eq!(owner.spread().await.unwrap(), Some(Spread { hubs: 2, free: all.clone() }));
+    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 2, free: others }));
+    assert!(owner.may_begin() && other.may_begin());
+    drop(owner);
+    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 1, free: all }), "it has left");
 }
 
 /// Topics, hosts and clients are shared by many, and locked by each in the same order.

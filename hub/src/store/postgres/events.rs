@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
 use super::seen::Seen;
-use crate::store::{OrderEvent, StoreEvent};
+use crate::store::{Accepted, OrderEvent, Shard, StoreEvent};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) enum Happened {
     Event(StoreEvent),
     /// For those who watch orders.
     Order(OrderEvent),
+    /// For the owners of shards: another hub has accepted that.
+    Accepted(Shard, Accepted),
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +32,7 @@ pub(super) struct Events(Mutex<State>);
 struct State {
     watchers: Vec<mpsc::UnboundedSender<StoreEvent>>,
     order_watchers: Vec<mpsc::UnboundedSender<OrderEvent>>,
+    accepted_watchers: Vec<mpsc::UnboundedSender<(Shard, Accepted)>>,
     /// What the database showed when the feed was read last: all of that was told.
     seen: Seen,
     /// Own transactions that it did not show, and that were told at once.
@@ -46,6 +49,12 @@ impl Events {
     pub(super) fn watch_orders(&self) -> mpsc::UnboundedReceiver<OrderEvent> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.lock().order_watchers.push(sender);
+        receiver
+    }
+
+    pub(super) fn watch_accepted(&self) -> mpsc::UnboundedReceiver<(Shard, Accepted)> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().accepted_watchers.push(sender);
         receiver
     }
 
@@ -78,11 +87,13 @@ impl Events {
             happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
         state.tell(new.iter().filter_map(|what| match what {
             Happened::Event(event) => Some(event),
-            Happened::Order(_) => None,
+            Happened::Order(_) | Happened::Accepted(..) => None,
         }));
         for what in new {
-            if let Happened::Order(event) = what {
-                state.tell_order(event);
+            match what {
+                Happened::Event(_) => {}
+                Happened::Order(event) => state.tell_order(event),
+                Happened::Accepted(shard, accepted) => state.tell_accepted(*shard, *accepted),
             }
         }
         state.told.retain(|xid| !seen.shows(*xid));
@@ -116,6 +127,10 @@ impl State {
 
     fn tell_order(&mut self, event: &OrderEvent) {
         self.order_watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
+    }
+
+    fn tell_accepted(&mut self, shard: Shard, accepted: Accepted) {
+        self.accepted_watchers.retain(|watcher| watcher.send((shard, accepted)).is_ok());
     }
 
     fn resync(&mut self) {

@@ -24,8 +24,8 @@ use super::seen::Seen;
 use super::session::Failure;
 use super::shared::Shared;
 use crate::store::{
-    ContentKind, Offset, OrderEvent, OrderId, Result, Shard, StoreError, StoreEvent, SubscriptionId,
-    SubscriptionSummary, Topic, TopicId,
+    Accepted, ContentKind, DenialId, Offset, OrderEvent, OrderId, PingId, RequestId, Result, Shard,
+    StoreError, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
 };
 
 /// How often it is read where nobody asks for it, and no hint comes.
@@ -41,7 +41,7 @@ const MOST: usize = 100_000;
 const SEEN: &str = "SELECT pg_current_snapshot()::text AS seen";
 /// What the snapshot `$1` did not show, and the snapshot of this. The transactions `$2` are left out.
 const READ: &str = "
-SELECT s.seen::text AS seen, f.xid::text::bigint AS xid, f.kind, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds, f.shards, f.subject
+SELECT s.seen::text AS seen, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds, f.shards, f.subject
 FROM (SELECT pg_current_snapshot() AS seen) s LEFT JOIN (
     SELECT e.* FROM hub.feed e
     WHERE e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
@@ -60,6 +60,9 @@ const SUBSCRIBED: i16 = 2;
 const UNSUBSCRIBED: i16 = 3;
 const PAUSED: i16 = 4;
 const RESUMED: i16 = 5;
+const ASKED: i16 = 6;
+const DENIED: i16 = 7;
+const PINGED: i16 = 8;
 const ORDERED: i16 = 9;
 const ANSWERED: i16 = 10;
 const DOCUMENT: i16 = 11;
@@ -181,7 +184,12 @@ impl Feed {
         let mut told = Vec::new();
         for fields in happened {
             // Where nothing has happened there is one row with nothing but the snapshot.
-            if let (Some(kind), Some(xid)) = (fields.get("kind")?, fields.get("xid")?) {
+            let (kind, xid) = (fields.get::<Option<i16>>("kind")?, fields.get::<Option<i64>>("xid")?);
+            if let (Some(kind), Some(xid)) = (kind, xid) {
+                // What this hub has accepted itself it hands over itself.
+                if (ASKED..=PINGED).contains(&kind) && fields.get::<i64>("node")? == self.shared.node {
+                    continue;
+                }
                 let all = happened_in(kind, fields, &subscriptions)?;
                 told.extend(all.into_iter().map(|what| (xid, what)));
             }
@@ -281,6 +289,7 @@ fn happened_in(
         }
         PAUSED => StoreEvent::Paused { topic: topic()? },
         RESUMED => StoreEvent::Resumed { topic: topic()? },
+        ASKED | DENIED | PINGED => return accepted(kind, fields).map(|accepted| vec![accepted]),
         ORDERED => {
             let shards: Vec<i16> = fields.get("shards")?;
             let shards = shards.into_iter().map(|shard| Shard(shard.unsigned_abs())).collect();
@@ -293,6 +302,16 @@ fn happened_in(
         _ => return Ok(Vec::new()),
     };
     Ok(vec![Happened::Event(event)])
+}
+
+fn accepted(kind: i16, fields: Fields<'_>) -> Result<Happened> {
+    let id = fields.number("subject")?;
+    let accepted = match kind {
+        ASKED => Accepted::Request(RequestId(id)),
+        DENIED => Accepted::Denial(DenialId(id)),
+        _ => Accepted::Ping(PingId(id)),
+    };
+    Ok(Happened::Accepted(Shard(fields.small("shard")?), accepted))
 }
 
 /// One event for each notification.

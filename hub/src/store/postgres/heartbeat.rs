@@ -8,15 +8,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::durability::{self, PROOF};
-use super::line::DEADLINE;
+use super::line::{DEADLINE, Open};
 use super::rows::{Fields, micros, the_only};
 use super::shared::Shared;
+use super::word::{LASTS, Word};
 use crate::config::Durability;
 use crate::store::Result;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// So long after its last word others take a hub for dead.
-pub(super) const LASTS: Duration = Duration::from_secs(5);
 /// For an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the standbys are looked at.
@@ -37,6 +36,8 @@ const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     shared: Arc<Shared>,
+    /// The connection that was used last.
+    open: Option<Arc<Open>>,
     prove_at: Instant,
     housekeep_at: Instant,
     is_skewed: bool,
@@ -47,6 +48,7 @@ impl Heartbeat {
         let now = Instant::now();
         Self {
             shared: Arc::clone(shared),
+            open: None,
             prove_at: now,
             housekeep_at: now + HOUSEKEEP_EVERY,
             is_skewed: false,
@@ -59,6 +61,9 @@ impl Heartbeat {
         while !*stop.borrow() {
             let beat = self.beat().await;
             self.shared.common.health.note(&beat);
+            if beat.is_err() {
+                self.shared.word.interrupt();
+            }
             let pause = if beat.is_ok() {
                 backoff.reset();
                 EVERY
@@ -85,11 +90,16 @@ impl Heartbeat {
         let shared = Arc::clone(&self.shared);
         let line = &shared.heartbeat;
         // Before the clock is looked at, and whatever is known of the database: this is who finds out.
-        line.open_now().await?;
+        let open = line.open_now().await?;
+        if self.open.as_ref().is_some_and(|known| !Arc::ptr_eq(known, &open)) {
+            shared.word.interrupt();
+        }
+        self.open = Some(open);
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
-        let before = SystemTime::now();
+        let (before, began) = (SystemTime::now(), Word::begin());
         let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
         let after = SystemTime::now();
+        shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);
         self.follow_clock(before, fields.get("now")?, after);
         shared.hints.set_others(fields.flag("has_others")?);

@@ -10,7 +10,7 @@
 //! | `server`, `tls`, `session` | hosts; TLS; one connection |
 //! | `line` | a connection with one purpose, made anew when it was lost |
 //! | `feed`, `seen`, `turns`, `hints` | reading what commits of all hubs have to tell |
-//! | `heartbeat`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
+//! | `heartbeat`, `word`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
@@ -58,6 +58,7 @@ mod threads;
 mod tls;
 mod turns;
 mod usage;
+mod word;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};

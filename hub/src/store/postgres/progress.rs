@@ -8,20 +8,19 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream};
 use tokio_postgres::types::Type;
 
 use super::PostgresStore;
-use super::heartbeat::LASTS;
 use super::line::DEADLINE;
 use super::rows::{Fields, Param, at_most, big, class_tag, micros, params, shard_number, the_only, whole};
 use super::session::Session;
 use super::shared::{Shared, borrowed};
 use crate::store::{
-    Checkpoint, Epoch, Failing, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Replayed,
-    Result, Shard, ShardState, Skip, StoreError, StoreEvent, Subscription, SubscriptionId,
+    Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Missed, NotificationProgress, Offset, Progress,
+    Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription, SubscriptionId,
     SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
@@ -29,12 +28,16 @@ use crate::store::{
 const SLICE: i32 = if cfg!(test) { 3 } else { 1_024 };
 /// For all that an owner needs of a shard.
 const LOADING: Duration = Duration::from_secs(60);
-/// How often a shard is asked for whose owner may be dead.
-const CLAIM_EVERY: Duration = Duration::from_millis(100);
 /// A clock that was set back since a subscription began has marked what it missed with earlier moments.
 const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 
-const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4)";
+const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4, $5)";
+/// As that function has it.
+const SPREAD: &str = "
+SELECT (SELECT count(*) FROM hub.node n WHERE n.id = $1 OR n.alive_until > clock_timestamp()) AS hubs, ARRAY(
+    SELECT s.shard FROM hub.shard s LEFT JOIN hub.node n ON n.id = s.owner
+    WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND n.alive_until <= clock_timestamp()) ORDER BY s.shard
+) AS free";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "
 SELECT unfinished FROM hub.checkpoint_1(
@@ -103,9 +106,27 @@ impl Progress for PostgresStore {
         self.shared.events.watch()
     }
 
+    fn watch_accepted(&self) -> mpsc::UnboundedReceiver<(Shard, Accepted)> {
+        self.shared.events.watch_accepted()
+    }
+
+    async fn spread(&self) -> Result<Option<Spread>> {
+        let rows = self.read(SPREAD, params![self.shared.node, self.shared.word.is_steady()]).await?;
+        let fields = Fields::of("shards", the_only(&rows)?);
+        let free: Vec<i16> = fields.get("free")?;
+        let free = free.into_iter().map(|shard| Shard(shard.unsigned_abs())).collect();
+        Ok(Some(Spread { hubs: fields.small("hubs")?, free }))
+    }
+
+    fn may_begin(&self) -> bool {
+        self.shared.word.holds()
+    }
+
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        let shared = Arc::clone(&self.shared);
-        self.runtime.run(async move { claim(&shared, shard).await }).await
+        let parameters = params![self.shared.node, shard_number(shard), self.shared.word.is_steady()];
+        let rows = self.save(shard, CLAIM, parameters).await?;
+        let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
+        epoch.map(Epoch).ok_or(StoreError::Owned)
     }
 
     async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
@@ -230,21 +251,6 @@ impl PostgresStore {
         ];
         let rows = self.save(shard, FORGET_REPLAYED, parameters).await?;
         Fields::of("skips", the_only(&rows)?).small("forgotten")
-    }
-}
-
-/// Takes a shard over. The word of a hub that has died lasts for a while, and so long is waited.
-async fn claim(shared: &Shared, shard: Shard) -> Result<Epoch> {
-    let give_up_at = Instant::now() + LASTS + Duration::from_secs(1);
-    let parameters = params![shared.node, shard_number(shard)];
-    loop {
-        let rows = shared.save(shard, CLAIM, &parameters).await?;
-        let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
-        match epoch {
-            Some(epoch) => return Ok(Epoch(epoch)),
-            None if Instant::now() >= give_up_at => return Err(StoreError::Owned),
-            None => sleep(CLAIM_EVERY).await,
-        }
     }
 }
 

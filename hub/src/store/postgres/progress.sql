@@ -18,15 +18,19 @@ BEGIN
 END
 $$;
 
--- Takes a shard over, unless another hub that is up owns it: then the answer is NULL.
-CREATE OR REPLACE FUNCTION hub.claim_1(line bigint, generation bigint, node bigint, shard smallint, OUT epoch bigint)
-LANGUAGE plpgsql AS $$
+-- Takes a shard over, unless another hub owns it: then the answer is NULL. One that has left without a word owns nothing any more. One whose
+-- word is over is taken for dead by a hub that renews its own for some time already (`is_steady`): where the database was away, all words are
+-- over, and their hubs go on as soon as they have renewed them.
+CREATE OR REPLACE FUNCTION hub.claim_1(
+    line bigint, generation bigint, node bigint, shard smallint, is_steady boolean, OUT epoch bigint
+) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
     UPDATE hub.shard s SET owner = node, epoch = s.epoch + 1
     WHERE s.shard = claim_1.shard AND (
-        s.owner IS NULL OR s.owner = node
-        OR NOT EXISTS (SELECT FROM hub.node n WHERE n.id = s.owner AND n.alive_until > clock_timestamp())
+        s.owner IS NULL OR s.owner = node OR NOT EXISTS (
+            SELECT FROM hub.node n WHERE n.id = s.owner AND (n.alive_until > clock_timestamp() OR NOT is_steady)
+        )
     )
     RETURNING s.epoch INTO epoch;
 END

@@ -18,6 +18,7 @@ use super::rows::Param;
 use super::seen::Seen;
 use super::turns::Turns;
 use super::usage::{self, KnownUsage};
+use super::word::Word;
 use crate::config::DatabaseConfig;
 use crate::store::cache::{Notifications, Recipients};
 use crate::store::{Keyring, Meters, Result, Shard, StoreEvent, Usage, WallClock};
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) documents: Documents,
     pub(super) meters: Meters,
     pub(super) clock: WallClock,
+    /// That this hub is up.
+    pub(super) word: Word,
     usage: KnownUsage,
     readers: [Line; READERS],
     next_reader: AtomicUsize,
@@ -71,6 +74,7 @@ impl Shared {
             documents: Documents::default(),
             meters: Meters::default(),
             clock: WallClock::default(),
+            word: Word::default(),
             usage: KnownUsage::unknown(),
             readers: std::array::from_fn(|_| line()),
             next_reader: AtomicUsize::new(0),

@@ -13,14 +13,15 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
 pub use self::delivery::{
-    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
+    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Spread, Sweep,
+    Watermark,
 };
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
     NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
-pub use self::orders::{Command, Order, OrderEvent, OrderId, Target};
+pub use self::orders::{Accepted, Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
     NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,
