@@ -18,8 +18,12 @@ impl Owner {
         let owner = self.clone();
         self.0.background.spawn(async move {
             while owner.0.background.pause(EVERY).await {
+                let owned = owner.owned();
                 match owner.0.store.spread().await {
-                    Ok(Some(spread)) => owner.follow(&spread).await,
+                    Ok(Some(spread)) => {
+                        owner.leave_lost(&owned, &spread).await;
+                        owner.follow(&spread).await;
+                    }
                     Ok(None) => return,
                     // What else fails says so.
                     Err(error) => debug!(%error, "how the shards are spread over the hubs cannot be read"),
@@ -36,6 +40,24 @@ impl Owner {
         fastrand::shuffle(&mut free);
         free.truncate(share.saturating_sub(here.len()));
         free
+    }
+
+    /// The shards that are here, and not just being taken over.
+    fn owned(&self) -> Vec<Shard> {
+        let takings = self.0.takings();
+        let here = self.0.workers.all_assigned();
+        here.into_iter().filter(|shard| !takings.contains_key(shard)).collect()
+    }
+
+    /// Lets those of these go that are other hubs' by now. Where there is progress to save, that says so; but where nothing happens, this hub would
+    /// begin the next delivery as well as their owner.
+    async fn leave_lost(&self, owned: &[Shard], spread: &Spread) {
+        let lost = owned.iter().copied().filter(|shard| !spread.free.contains(shard));
+        let left = join_all(lost.map(|shard| self.let_go(shard))).await;
+        let shards = left.iter().filter(|how| how.is_ok()).count();
+        if shards > 0 {
+            warn!(shards, "other hubs have taken over shards of this one, which they took for dead");
+        }
     }
 
     async fn follow(&self, spread: &Spread) {

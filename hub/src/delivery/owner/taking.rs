@@ -176,7 +176,7 @@ impl Shared {
         Some(answer)
     }
 
-    fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {
+    pub(super) fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {
         // What it guards is complete between any two statements.
         self.takings.lock().unwrap_or_else(PoisonError::into_inner)
     }

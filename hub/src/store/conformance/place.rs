@@ -175,6 +175,11 @@ impl SharedDatabase {
     pub(crate) async fn hub(&self, name: &str) -> Arc<dyn Store> {
         self.0.in_folder(name).await
     }
+
+    /// Does this in the database, behind the hubs' backs.
+    pub(crate) fn sql(&self, statements: &str) {
+        self.0.sql(statements);
+    }
 }
 
 fn data_in(folder: &TempDir) -> PathBuf {

@@ -76,7 +76,7 @@ impl Events {
             return false;
         }
         state.told.insert(xid);
-        state.tell(events.iter());
+        state.tell(&events.iter().collect::<Vec<_>>());
         true
     }
 
@@ -85,10 +85,11 @@ impl Events {
         let mut state = self.lock();
         let new: Vec<_> =
             happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
-        state.tell(new.iter().filter_map(|what| match what {
+        let events = new.iter().filter_map(|what| match what {
             Happened::Event(event) => Some(event),
             Happened::Order(_) | Happened::Accepted(..) => None,
-        }));
+        });
+        state.tell(&events.collect::<Vec<_>>());
         for what in new {
             match what {
                 Happened::Event(_) => {}
@@ -121,8 +122,8 @@ impl Events {
 
 impl State {
     /// Everybody gets all of them, one after the other.
-    fn tell<'e>(&mut self, events: impl Iterator<Item = &'e StoreEvent> + Clone) {
-        self.watchers.retain(|watcher| events.clone().all(|event| watcher.send(event.clone()).is_ok()));
+    fn tell(&mut self, events: &[&StoreEvent]) {
+        self.watchers.retain(|watcher| events.iter().all(|event| watcher.send((*event).clone()).is_ok()));
     }
 
     fn tell_order(&mut self, event: &OrderEvent) {
@@ -134,7 +135,7 @@ impl State {
     }
 
     fn resync(&mut self) {
-        self.tell(std::iter::once(&StoreEvent::Resync));
+        self.tell(&[&StoreEvent::Resync]);
         self.tell_order(&OrderEvent::Resync);
     }
 }

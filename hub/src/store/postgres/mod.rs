@@ -125,7 +125,7 @@ pub(super) fn registry(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn
             let common = Common::new(server, known.durability);
             let shared = Arc::new(Shared::new(common, known, keys, shards));
             registry::refresh(&shared).await?;
-            Ok(shared)
+            Ok::<_, StoreError>(shared)
         });
         opening.await.map_err(|_| StoreError::Closed)?
     });
@@ -151,7 +151,7 @@ impl PostgresStore {
         let (known, known_keys) = (config.clone(), keys.clone());
         let founding = async move {
             let foundation = found(&server, &known, &known_keys).await?;
-            Ok((server, foundation))
+            Ok::<_, StoreError>((server, foundation))
         };
         let (server, Foundation { shards, .. }) = runtime.run(founding).await?;
         let common = Common::new(server, config.durability);

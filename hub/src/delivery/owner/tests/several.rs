@@ -66,11 +66,26 @@ async fn what_one_hub_has_accepted_is_taken_up_by_the_owner_of_its_shard() {
     let noted = Arc::new(Noted::default());
     let delivery = owner_of_all(&owning, &noted).await.unwrap();
     let shards: Vec<_> = noted.shards.lock().unwrap().iter().copied().collect();
-    let url = |port| -> TopicUrl { format!("http://source.example:{}/t", 1_000 + port).parse().unwrap() };
+    let url =
+        |port: u32| -> TopicUrl { format!("http://source.example:{}/t", 1_000 + port).parse().unwrap() };
     let is_here = |url: &TopicUrl| shards.contains(&Shard::that_fetches(url, owning.shards()));
     let url = (0..10_000).map(url).find(is_here).unwrap();
     let ping = accepting.put_ping(url, None).await.unwrap();
     let shard = Shard::that_fetches(&ping.topic, owning.shards());
     until(|| noted.accepted.lock().unwrap().contains(&shard)).await;
+    delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_lets_go_what_another_has_taken_from_it_also_where_nothing_happens() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let (store, delivery) = hub(&database, "first").await;
+    let owner = delivery.owner();
+    assert_eq!(owner.0.workers.all_assigned().len(), usize::from(store.shards()));
+    database.sql(
+        "INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'other', '', now() + interval '1 hour'); \
+         UPDATE hub.shard SET owner = 9, epoch = epoch + 1",
+    );
+    until(|| owner.0.workers.all_assigned().is_empty()).await;
     delivery.stop().await;
 }

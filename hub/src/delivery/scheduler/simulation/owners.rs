@@ -1,5 +1,6 @@
 //! A seeded simulation of several shards that change hands: whoever has lost one goes on until the store tells it so, or lets it go in order,
-//! events come late and twice, or never, of which it is told then; answers come late or never, and a checkpoint may be durable before its owner hears of that, or without.
+//! events come late and twice, or never, of which it is told then, answers come late or never, and a checkpoint may be durable before its owner
+//! hears of that, or without.
 //!
 //! Whatever two owners do at once, each subscription gets everything, for the first time in its order. An owner repeats nothing that it has
 //! had an answer for, nor what the store knew when it took the shard over. That is all that was answered, where the shard was let go.
