@@ -89,7 +89,7 @@ impl Line {
 
     async fn connect(&self) -> Result<Open> {
         let session = self.common.server.connect().await.map_err(StoreError::Away)?;
-        durability::check(&session.state(), self.common.durability)?;
+        durability::check(session.state(), self.common.durability)?;
         let rows = session.query(OPEN, &[&self.id, &self.common.node], OPENING).await;
         let rows = rows.map_err(|failure| StoreError::Away(failure.told()))?;
         let row = rows.first().ok_or_else(|| StoreError::Away("no answer to the first commit".to_owned()))?;

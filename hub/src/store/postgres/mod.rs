@@ -124,7 +124,7 @@ impl PostgresStore {
         let (server, Foundation { shards, encryption }) = runtime
             .run(async move {
                 let session = server.connect().await.map_err(StoreError::Away)?;
-                durability::check(&session.state(), known.durability)?;
+                durability::check(session.state(), known.durability)?;
                 let foundation = schema::prepare(&session, &known_keys).await?;
                 drop(session);
                 Ok((server, foundation))

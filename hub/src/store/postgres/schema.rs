@@ -122,7 +122,9 @@ async fn note_functions(session: &Session) -> Result<()> {
 /// What tells the functions of one version from those of another.
 fn digest() -> Vec<u8> {
     let mut hasher = Sha256::new();
-    FUNCTIONS.iter().for_each(|functions| hasher.update(functions));
+    for functions in FUNCTIONS {
+        hasher.update(functions);
+    }
     hasher.finalize().to_vec()
 }
 
