@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use super::rows::{Fields, the_only};
-use super::session::Session;
+use super::session::{Session, words};
 use crate::store::encoding::layout::Encryption;
 use crate::store::{KeyId, Keyring, Result, StoreError};
 
@@ -134,5 +134,5 @@ async fn ask(session: &Session, statement: &'static str) -> Result<Vec<Row>> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn unmade(error: tokio_postgres::Error) -> StoreError {
-    StoreError::Away(format!("the store cannot be made: {error}"))
+    StoreError::Away(format!("the store cannot be made: {}", words(&error)))
 }
