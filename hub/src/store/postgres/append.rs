@@ -4,7 +4,8 @@
 //! the order of its log; to write one log through two would be no faster, since each commit holds it until the standbys have it.
 //!
 //! Where the answer to a batch is lost, the writer's next connection keeps the database from carrying it out any later, and then finds out
-//! whether it was: so nothing is appended twice, and hardly anybody is told to come again.
+//! whether it was: so nothing is appended twice, and hardly anybody is told to come again. Where that takes so long that publishers have to be
+//! told that nobody knows, it is found out all the same before anything else is appended: what is in the log is delivered.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use resync_common::backoff::Backoff;
 use resync_core::websub::NotificationId;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::batch::{Batch, Post};
+use super::doubts::Doubt;
 use super::health::PanicReport;
 use super::line::{DEADLINE, Line};
 use super::rows::{Fields, the_only, whole};
@@ -45,9 +47,6 @@ SELECT xid, topics, places, outcomes, publishers_grew, strangers_grew, made
 FROM hub.append_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29
 )";
-/// What of a batch is in the log, which can have come only after this transaction.
-const FIND: &str = "
-SELECT f.topic, f.first, f.posts FROM hub.feed f WHERE f.xid >= $1::bigint::text::xid8 AND f.batch = $2";
 
 /// Takes posts in.
 #[derive(Debug)]
@@ -86,6 +85,7 @@ impl Appender {
                 waiting_bytes: Arc::clone(&waiting_bytes),
                 held: VecDeque::new(),
                 last: None,
+                doubtful: None,
             };
             (sender, writer)
         };
@@ -161,6 +161,8 @@ pub(super) struct Writer {
     held: VecDeque<Waiting>,
     /// The transaction of the last batch that was answered.
     last: Option<i64>,
+    /// A batch whose publishers were told that nobody knows.
+    doubtful: Option<(Doubt, Vec<Post>)>,
 }
 
 /// The posts of a batch.
@@ -204,9 +206,23 @@ impl Writer {
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _report = PanicReport(&shared.common.health);
-        while let Some(group) = self.gather().await {
+        while let Some(group) = self.next_group().await {
             self.append_all(group.posts).await;
         }
+    }
+
+    /// What is to be appended next. What is in doubt is looked for meanwhile.
+    async fn next_group(&mut self) -> Option<Group> {
+        while self.doubtful.is_some() {
+            // It is given up only while it waits for the first post, and then holds none.
+            if let Ok(group) = timeout(LONGEST_PAUSE, self.gather()).await {
+                return group;
+            }
+            if let Err(error) = self.settle().await {
+                tracing::debug!(%error, "it is still not known what became of a batch of posts");
+            }
+        }
+        self.gather().await
     }
 
     /// The first post that waits with whatever waits behind it, up to the size of a batch.
@@ -252,19 +268,22 @@ impl Writer {
             Err((posts, StoreError::Write(_))) if posts.len() > 1 => {
                 for waiting in posts {
                     if let Err((posts, error)) = self.append_batch(vec![waiting]).await {
-                        refuse(posts, &error);
+                        drop(refuse(posts, &error));
                     }
                 }
             }
-            Err((posts, error)) => refuse(posts, &error),
+            Err((posts, error)) => drop(refuse(posts, &error)),
         }
     }
 
-    /// Appends these, and answers those that are in the log. Of the others none is, or nobody knows.
+    /// Appends these, and answers those that are in the log, and all of them where nobody knows. Of the others none is.
     async fn append_batch(
         &mut self,
         mut posts: Vec<Waiting>,
     ) -> std::result::Result<(), (Vec<Waiting>, StoreError)> {
+        if let Err(error) = self.settle().await {
+            return Err((posts, error));
+        }
         let give_up_at = Instant::now() + PATIENCE;
         loop {
             let since = match self.since().await {
@@ -273,7 +292,7 @@ impl Writer {
             };
             let began = Instant::now();
             let batch = Batch::of(posts.iter().map(|waiting| &waiting.post));
-            let (id, outcome) = (batch.id, self.send(&batch).await);
+            let (doubt, outcome) = (Doubt { batch: batch.id, since }, self.send(&batch).await);
             drop(batch);
             self.shared.meters.committed(posts.len(), began.elapsed());
             match outcome {
@@ -282,19 +301,18 @@ impl Writer {
                     return Ok(());
                 }
                 Err(error @ StoreError::Unknown(_)) => {
-                    let Some(found) = self.find(id, since, give_up_at).await else {
-                        return Err((posts, error));
+                    let Some(places) = self.find(doubt, posts.len()).await else {
+                        self.doubtful = Some((doubt, refuse(posts, &error)));
+                        return Ok(());
                     };
-                    posts = self.follow_found(posts, &found);
+                    posts = self.follow_found(posts, places);
                     // The others were repetitions, or all of it was not carried out and never will be.
                     if posts.is_empty() {
                         return Ok(());
                     }
                     if Instant::now() >= give_up_at {
-                        return Err((
-                            posts,
-                            StoreError::Away("the connection was lost again and again".to_owned()),
-                        ));
+                        let reason = "the connection was lost again and again".to_owned();
+                        return Err((posts, StoreError::Away(reason)));
                     }
                 }
                 Err(error) => return Err((posts, error)),
@@ -344,45 +362,41 @@ impl Writer {
     }
 
     fn answer(&self, posts: impl Iterator<Item = (Waiting, Appended)>) {
-        let (mut events, mut answers) = (Vec::new(), Vec::new());
-        for (waiting, appended) in posts {
-            let Waiting { post, answer, .. } = waiting;
-            if let Appended::New(NotificationId { topic, offset }) = appended {
-                let (topic, offset) = (TopicId(topic), Offset(offset));
-                events.push(StoreEvent::Appended { topic, offset, kind: post.new.kind, bytes: post.weight });
-                self.shared.known_usage().came(post.new.received_at);
-                self.shared.notifications.put(Arc::new(kept(post.new, topic, offset)));
+        let (mut new, mut answers) = (Vec::new(), Vec::new());
+        for (Waiting { post, answer, .. }, appended) in posts {
+            if let Appended::New(id) = appended {
+                new.push((post, id));
             }
             answers.push((answer, appended));
         }
-        self.shared.tell(events);
+        self.tell(new);
         for (answer, appended) in answers {
             // A publisher that has gone away does not want to know.
             let _ = answer.send(Ok(appended));
         }
     }
 
-    /// What of a batch is in the log, for each topic from which place on, and which of its posts that are; `None` where nobody knows. The
-    /// connection was made anew by then: what is not there never will be.
-    async fn find(&self, batch: i64, since: i64, give_up_at: Instant) -> Option<Vec<Found>> {
+    /// Everybody hears what is in the log. By how much that weighs more is known from elsewhere.
+    fn tell(&self, posts: impl IntoIterator<Item = (Post, NotificationId)>) {
+        let mut events = Vec::new();
+        for (post, NotificationId { topic, offset }) in posts {
+            let (topic, offset) = (TopicId(topic), Offset(offset));
+            events.push(StoreEvent::Appended { topic, offset, kind: post.new.kind, bytes: post.weight });
+            self.shared.known_usage().came(post.new.received_at);
+            self.shared.notifications.put(Arc::new(kept(post.new, topic, offset)));
+        }
+        self.shared.tell(events);
+    }
+
+    /// Where each of these posts is in the log; `None` where nobody knows for so long that their publishers must not wait for it.
+    async fn find(&self, doubt: Doubt, posts: usize) -> Option<Vec<Option<NotificationId>>> {
+        let give_up_at = Instant::now() + PATIENCE;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            let rows = self.line.read_now(FIND, &[&since, &batch], DEADLINE).await;
-            let found = rows.and_then(|rows| {
-                let found = rows.iter().map(|row| {
-                    let fields = Fields::of("feed", row);
-                    Ok(Found {
-                        topic: TopicId(fields.number("topic")?),
-                        first: fields.number("first")?,
-                        posts: fields.get("posts")?,
-                    })
-                });
-                found.collect::<Result<Vec<_>>>()
-            });
-            match found {
-                Ok(found) => return Some(found),
+            match doubt.settle(&self.line, posts).await {
+                Ok(places) => return Some(places),
                 Err(error) if Instant::now() >= give_up_at => {
-                    tracing::warn!(%error, "nobody knows what became of a batch of posts");
+                    tracing::warn!(%error, "nobody knows yet what became of a batch of posts");
                     return None;
                 }
                 Err(_) => sleep(backoff.after_failure()).await,
@@ -390,17 +404,17 @@ impl Writer {
         }
     }
 
+    /// Finds out what is in doubt. Before that nothing is appended.
+    async fn settle(&mut self) -> Result<()> {
+        let Some((doubt, posts)) = &self.doubtful else { return Ok(()) };
+        let places = doubt.settle(&self.line, posts.len()).await?;
+        let posts = self.doubtful.take().map(|(_, posts)| posts).unwrap_or_default();
+        self.tell(posts.into_iter().zip(places).filter_map(|(post, place)| Some((post, place?))));
+        Ok(())
+    }
+
     /// Answers the posts that were found in the log; returns the others.
-    fn follow_found(&self, posts: Vec<Waiting>, found: &[Found]) -> Vec<Waiting> {
-        let mut places = vec![None; posts.len()];
-        for Found { topic, first, posts } in found {
-            for (offset, number) in (*first..).zip(posts) {
-                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-                if let Some(place) = index.and_then(|index| places.get_mut(index)) {
-                    *place = Some(NotificationId { topic: topic.0, offset });
-                }
-            }
-        }
+    fn follow_found(&self, posts: Vec<Waiting>, places: Vec<Option<NotificationId>>) -> Vec<Waiting> {
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         for (waiting, place) in posts.into_iter().zip(places) {
             match place {
@@ -408,18 +422,9 @@ impl Writer {
                 None => missing.push(waiting),
             }
         }
-        // By how much the logs weigh more was in the answer that was lost: the next look at them knows.
         self.answer(there.into_iter());
         missing
     }
-}
-
-/// Notifications of one topic that were found in the log.
-struct Found {
-    topic: TopicId,
-    first: u64,
-    /// Numbers of posts, from 1.
-    posts: Vec<i32>,
 }
 
 fn kept(new: NewNotification, topic: TopicId, offset: Offset) -> Notification {
@@ -427,10 +432,15 @@ fn kept(new: NewNotification, topic: TopicId, offset: Offset) -> Notification {
     Notification { topic, offset, content_type, links, body, kind, received_at, trace }
 }
 
-fn refuse(posts: Vec<Waiting>, error: &StoreError) {
-    for waiting in posts {
-        let _ = waiting.answer.send(Err(error.clone()));
+/// Answers all of them by this error; returns what they wanted.
+fn refuse(posts: Vec<Waiting>, error: &StoreError) -> Vec<Post> {
+    let mut refused = Vec::with_capacity(posts.len());
+    for Waiting { post, answer, .. } in posts {
+        // A publisher that has gone away does not want to know.
+        let _ = answer.send(Err(error.clone()));
+        refused.push(post);
     }
+    refused
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | `heartbeat`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
+//! | `doubts` | what became of posts and commands whose answer was lost |
 //! | `log`, `retention`, `progress`, … | what each trait of `store/parts` asks for |
 //! | `rows`, `secrets` | values of rows; secrets in them |
 //! | `apart`, `snapshot`, `backup`, `check` | everything that there is, read as of one moment |
@@ -23,6 +24,7 @@ mod append;
 mod backup;
 mod batch;
 mod check;
+mod doubts;
 mod durability;
 mod events;
 mod fetches;
@@ -54,8 +56,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use resync_common::backoff::Backoff;
 use resync_core::lock::FileLock;
 use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use tokio_postgres::Row;
 
 use self::append::{Appender, Writer};
@@ -76,6 +80,9 @@ use crate::config::DatabaseConfig;
 
 /// For what was accepted, when a store is closed.
 const CLOSING: Duration = Duration::from_secs(10);
+/// Pauses between looks for what became of a command.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens the store in a database, and makes it if need be. Secrets are written with the first of `keys`, and read with all of them.
 ///
@@ -177,6 +184,9 @@ impl PostgresStore {
             let _report = PanicReport(&shared.common.health);
             let done = shared.command(statement, &parameters, read).await;
             drop(token);
+            if matches!(done, Err(StoreError::Unknown(_))) {
+                tokio::spawn(settle(Arc::clone(&shared)));
+            }
             done
         };
         self.runtime.run(work).await
@@ -200,6 +210,15 @@ impl Drop for PostgresStore {
         if closed.recv_timeout(CLOSING).is_err() {
             tracing::warn!("the store was closed before the database had answered");
         }
+    }
+}
+
+/// Tells what a command has done whose answer was lost, as soon as the database says it: whoever sent it may send no other.
+async fn settle(shared: Arc<Shared>) {
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    while let Err(error) = shared.settle_commands().await {
+        tracing::debug!(%error, "it is still not known what became of a command");
+        sleep(backoff.after_failure()).await;
     }
 }
 

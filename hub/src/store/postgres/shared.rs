@@ -8,15 +8,15 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::Told;
 use super::events::Events;
 use super::keys::Keys;
 use super::line::{Common, DEADLINE, Line};
 use super::rows::Param;
 use super::usage::{self, KnownUsage};
+use super::{Told, doubts};
 use crate::config::DatabaseConfig;
 use crate::store::cache::{Notifications, Recipients};
-use crate::store::{Keyring, Meters, Result, Shard, StoreEvent, Usage, WallClock};
+use crate::store::{Keyring, Meters, Result, Shard, StoreError, StoreEvent, Usage, WallClock};
 
 const READERS: usize = 3;
 const SAVERS: usize = 2;
@@ -39,11 +39,19 @@ pub(super) struct Shared {
     /// For what reads much at once, in turns.
     pub(super) bulk: Mutex<Line>,
     /// One command at a time: what they tell is told in the order of their commits.
-    commands: Mutex<Line>,
+    commands: Mutex<Commands>,
     /// Progress of shards; that of one shard always through the same, in the order in which it is saved.
     savers: [Mutex<Line>; SAVERS],
     pub(super) retention: Line,
     pub(super) heartbeat: Line,
+}
+
+/// The connection for commands.
+#[derive(Debug)]
+struct Commands {
+    line: Line,
+    /// The answer to a command was lost, which was sent after this transaction: what it has done is not told yet.
+    in_doubt_since: Option<i64>,
 }
 
 impl Shared {
@@ -63,7 +71,7 @@ impl Shared {
             readers: std::array::from_fn(|_| line()),
             next_reader: AtomicUsize::new(0),
             bulk: Mutex::new(line()),
-            commands: Mutex::new(line()),
+            commands: Mutex::new(Commands { line: line(), in_doubt_since: None }),
             savers: std::array::from_fn(|_| Mutex::new(line())),
             retention: line(),
             heartbeat: line(),
@@ -120,15 +128,38 @@ impl Shared {
     where
         F: FnOnce(&[Row]) -> Result<Told<T>>,
     {
-        let line = self.commands.lock().await;
+        self.health()?;
+        let mut commands = self.commands.lock().await;
+        self.settle(&mut commands).await?;
+        let since = commands.line.open().await?.xid;
         let under_way = self.events.begin();
         let began = Instant::now();
-        let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
+        let rows = commands.line.write(statement, &borrowed(parameters), DEADLINE).await;
         self.meters.committed(1, began.elapsed());
+        if matches!(rows, Err(StoreError::Unknown(_))) {
+            commands.in_doubt_since = Some(since);
+        }
         let Told { value, events } = read(&rows?)?;
         self.tell(events);
         drop(under_way);
         Ok(value)
+    }
+
+    /// Tells what the command has done whose answer was lost, if there is one. Nothing else is sent before.
+    ///
+    /// # Errors
+    /// The database cannot say it yet.
+    pub(super) async fn settle_commands(&self) -> Result<()> {
+        self.settle(&mut self.commands.lock().await).await
+    }
+
+    async fn settle(&self, commands: &mut Commands) -> Result<()> {
+        let Some(since) = commands.in_doubt_since else { return Ok(()) };
+        let under_way = self.events.begin();
+        self.tell(doubts::told_last(&commands.line, since, self.node).await?);
+        drop(under_way);
+        commands.in_doubt_since = None;
+        Ok(())
     }
 
     /// Saves progress of a shard.
