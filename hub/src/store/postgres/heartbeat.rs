@@ -8,7 +8,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::durability::{self, PROOF};
-use super::line::DEADLINE;
 use super::rows::{Fields, micros, the_only};
 use super::shared::Shared;
 use crate::config::Durability;
@@ -21,15 +20,18 @@ pub(super) const LASTS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the standbys are looked at.
 const PROVE_EVERY: Duration = Duration::from_secs(10);
-/// How often tables are made and dropped, and how soon again where that failed: they are made days and hours ahead.
+/// How often tables are made and dropped by the database's clock, and how soon again where that failed: they are made days and hours ahead.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
 const HOUSEKEEP_AGAIN: Duration = Duration::from_secs(60);
+/// For what is over to be dropped: it is looked whether anything in it stays.
+const DROPPING: Duration = Duration::from_secs(60);
 /// Pauses while the database is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
 const BEAT: &str = "SELECT now, lsn FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 
@@ -38,19 +40,14 @@ const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 pub(super) struct Heartbeat {
     shared: Arc<Shared>,
     prove_at: Instant,
-    housekeep_at: Instant,
+    /// By the database's clock, since this computer may have slept meanwhile.
+    housekeep_at: Option<SystemTime>,
     is_skewed: bool,
 }
 
 impl Heartbeat {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let now = Instant::now();
-        Self {
-            shared: Arc::clone(shared),
-            prove_at: now,
-            housekeep_at: now + HOUSEKEEP_EVERY,
-            is_skewed: false,
-        }
+        Self { shared: Arc::clone(shared), prove_at: Instant::now(), housekeep_at: None, is_skewed: false }
     }
 
     /// Goes on until the store is closed; then others may have what was this hub's at once.
@@ -91,7 +88,8 @@ impl Heartbeat {
         let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
         let after = SystemTime::now();
         let fields = Fields::of("nodes", the_only(&beat)?);
-        self.follow_clock(before, fields.get("now")?, after);
+        let theirs = fields.get("now")?;
+        self.follow_clock(before, theirs, after);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
                 let lsn = fields.text("lsn")?;
@@ -101,14 +99,30 @@ impl Heartbeat {
             }
             self.prove_at = Instant::now() + PROVE_EVERY;
         }
-        if Instant::now() >= self.housekeep_at {
-            let kept = line.write_now(HOUSEKEEP, &[], DEADLINE).await;
-            if let Err(error) = &kept {
-                tracing::warn!(%error, "the tables of the days to come were not made, nor those of days that are over dropped");
-            }
-            self.housekeep_at = Instant::now() + if kept.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN };
-        }
+        self.housekeep(theirs).await;
         Ok(())
+    }
+
+    /// Makes the tables that will be needed before anything else is written, where that is due. Those that are over are dropped beside it: that
+    /// may take longer than the word of this hub lasts.
+    async fn housekeep(&mut self, now: SystemTime) {
+        // Opening the store has made them.
+        let due = *self.housekeep_at.get_or_insert(now + HOUSEKEEP_EVERY);
+        // It is later than it ever is where the clock was set back.
+        if now < due && due <= now + HOUSEKEEP_EVERY {
+            return;
+        }
+        let made = self.shared.heartbeat.read_now(MAKE_PARTS, &[], PATIENCE).await;
+        if let Err(error) = &made {
+            tracing::warn!(%error, "the tables of the days to come were not made");
+        }
+        self.housekeep_at = Some(now + if made.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN });
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = shared.retention.write(HOUSEKEEP, &[], DROPPING).await {
+                tracing::warn!(%error, "the tables of days that are over were not dropped");
+            }
+        });
     }
 
     fn follow_clock(&mut self, before: SystemTime, theirs: SystemTime, after: SystemTime) {
