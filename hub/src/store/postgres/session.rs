@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -93,10 +94,15 @@ impl Session {
         let mut session =
             Self { client, statements: Mutex::default(), doubts, driver, state: State::unknown() };
         let told = |error: tokio_postgres::Error| words(&error);
-        let row = session.client.query_one(STATE, &[]).await.map_err(told)?;
+        let row = session.only_row(STATE).await.map_err(told)?;
         session.state = State::of(&row).map_err(told)??;
         session.client.batch_execute(SETTINGS).await.map_err(told)?;
         Ok(session)
+    }
+
+    /// Boxed, so that the compiler sees that what waits for it may go to another thread.
+    fn only_row(&self, statement: &'static str) -> BoxFuture<'_, Result<Row, tokio_postgres::Error>> {
+        Box::pin(self.client.query_one(statement, &[]))
     }
 
     pub(super) fn timeline(&self) -> u32 {

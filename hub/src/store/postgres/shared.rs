@@ -150,7 +150,7 @@ impl Shared {
     /// # Errors
     /// The database cannot say it yet.
     pub(super) async fn settle_commands(&self) -> Result<()> {
-        self.settle(&mut self.commands.lock().await).await
+        self.settle(&mut *self.commands.lock().await).await
     }
 
     async fn settle(&self, commands: &mut Commands) -> Result<()> {
