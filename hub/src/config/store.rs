@@ -63,11 +63,23 @@ impl DatabaseConfig {
     }
 }
 
+/// The largest body that a database takes in time.
+const LARGEST_BODY: u64 = 64 << 20;
+
 impl StoreConfig {
-    pub(super) fn mistakes(&self) -> Vec<String> {
-        let is_told = self.engine.name() != "postgres" || !self.url.reveal().is_empty();
-        let missing = "store.url must say where the database is: write for example \"postgres://hub@db1.example,db2.example/hub\"";
-        if is_told { Vec::new() } else { vec![missing.to_owned()] }
+    /// `max_body` is that of `[publish]`.
+    pub(super) fn mistakes(&self, max_body: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.engine.name() != "postgres" {
+            return found;
+        }
+        if self.url.reveal().is_empty() {
+            found.push("store.url must say where the database is: write for example \"postgres://hub@db1.example,db2.example/hub\"".to_owned());
+        }
+        if max_body > LARGEST_BODY {
+            found.push(format!("publish.max_body must be at most 64 MiB where store.engine is \"postgres\", it is {max_body} bytes"));
+        }
+        found
     }
 }
 

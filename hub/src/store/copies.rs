@@ -42,6 +42,7 @@ impl Place {
     ///
     /// # Errors
     /// As [`back_up`](super::back_up), and what keeps the database from being used.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables, reason = "a folder is copied as it is"))]
     pub fn back_up(
         &self,
         keys: &Keyring,

@@ -91,9 +91,10 @@ impl Made {
     #[cfg(feature = "postgres")]
     pub(in crate::store) fn finish_elsewhere(self, to: store::Engine) -> Result<(Header, Findings)> {
         drop(self.records);
+        // First, so that a hub opens the other one whatever becomes of what is left of this one.
+        directory::finish(to, &self.directory)?;
         let folder = self.directory.join(self.engine.name());
         fs::remove_dir_all(&folder).map_err(|error| output(&folder, &error))?;
-        directory::finish(to, &self.directory)?;
         Ok((self.header, self.found))
     }
 }

@@ -4,7 +4,8 @@
 //! faster, since each commit holds it until the standbys have it.
 //!
 //! Where the answer to a batch is lost, the writer's next connection keeps the database from carrying it out any later, and then finds out
-//! whether it was: so nothing is appended twice, and hardly anybody is told to come again.
+//! whether it was: so nothing is appended twice, and hardly anybody is told to come again. Where that takes so long that publishers have to be
+//! told that nobody knows, the feed tells it all the same once it is in the log: what is there is delivered.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::batch::{Batch, Post};
+use super::doubts::Doubt;
 use super::health::PanicReport;
 use super::line::{DEADLINE, Line};
 use super::rows::{Fields, the_only, whole};
@@ -45,9 +47,6 @@ SELECT xid, topics, told, places, outcomes, publishers_grew, strangers_grew, mad
 FROM hub.append_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29
 )";
-/// What of a batch is in the log, which can have come only after this transaction.
-const FIND: &str = "
-SELECT f.topic, f.first, f.posts FROM hub.feed f WHERE f.xid >= $1::bigint::text::xid8 AND f.batch = $2";
 
 /// Takes posts in.
 #[derive(Debug)]
@@ -276,7 +275,7 @@ impl Writer {
             };
             let began = Instant::now();
             let batch = Batch::of(posts.iter().map(|waiting| &waiting.post));
-            let (id, outcome) = (batch.id, self.send(&batch).await);
+            let (doubt, outcome) = (Doubt { batch: batch.id, since }, self.send(&batch).await);
             drop(batch);
             self.shared.meters.committed(posts.len(), began.elapsed());
             match outcome {
@@ -285,19 +284,17 @@ impl Writer {
                     return Ok(());
                 }
                 Err(error @ StoreError::Unknown(_)) => {
-                    let Some(found) = self.find(id, since, give_up_at).await else {
+                    let Some(places) = self.find(doubt, posts.len()).await else {
                         return Err((posts, error));
                     };
-                    posts = self.follow_found(posts, &found);
+                    posts = self.follow_found(posts, places);
                     // The others were repetitions, or all of it was not carried out and never will be.
                     if posts.is_empty() {
                         return Ok(());
                     }
                     if Instant::now() >= give_up_at {
-                        return Err((
-                            posts,
-                            StoreError::Away("the connection was lost again and again".to_owned()),
-                        ));
+                        let reason = "the connection was lost again and again".to_owned();
+                        return Err((posts, StoreError::Away(reason)));
                     }
                 }
                 Err(error) => return Err((posts, error)),
@@ -371,27 +368,15 @@ impl Writer {
         (events, answers)
     }
 
-    /// What of a batch is in the log, for each topic from which place on, and which of its posts that are; `None` where nobody knows. The
-    /// connection was made anew by then: what is not there never will be.
-    async fn find(&self, batch: i64, since: i64, give_up_at: Instant) -> Option<Vec<Found>> {
+    /// Where each of these posts is in the log; `None` where nobody knows for so long that their publishers must not wait for it.
+    async fn find(&self, doubt: Doubt, posts: usize) -> Option<Vec<Option<NotificationId>>> {
+        let give_up_at = Instant::now() + PATIENCE;
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
-            let rows = self.line.read_now(FIND, &[&since, &batch], DEADLINE).await;
-            let found = rows.and_then(|rows| {
-                let found = rows.iter().map(|row| {
-                    let fields = Fields::of("feed", row);
-                    Ok(Found {
-                        topic: TopicId(fields.number("topic")?),
-                        first: fields.number("first")?,
-                        posts: fields.get("posts")?,
-                    })
-                });
-                found.collect::<Result<Vec<_>>>()
-            });
-            match found {
-                Ok(found) => return Some(found),
+            match doubt.settle(&self.line, posts).await {
+                Ok(places) => return Some(places),
                 Err(error) if Instant::now() >= give_up_at => {
-                    tracing::warn!(%error, "nobody knows what became of a batch of posts");
+                    tracing::warn!(%error, "nobody knows yet what became of a batch of posts");
                     return None;
                 }
                 Err(_) => sleep(backoff.after_failure()).await,
@@ -400,16 +385,7 @@ impl Writer {
     }
 
     /// Answers the posts that were found in the log; returns the others.
-    fn follow_found(&self, posts: Vec<Waiting>, found: &[Found]) -> Vec<Waiting> {
-        let mut places = vec![None; posts.len()];
-        for Found { topic, first, posts } in found {
-            for (offset, number) in (*first..).zip(posts) {
-                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-                if let Some(place) = index.and_then(|index| places.get_mut(index)) {
-                    *place = Some(NotificationId { topic: topic.0, offset });
-                }
-            }
-        }
+    fn follow_found(&self, posts: Vec<Waiting>, places: Vec<Option<NotificationId>>) -> Vec<Waiting> {
         let (mut there, mut missing) = (Vec::new(), Vec::new());
         for (waiting, place) in posts.into_iter().zip(places) {
             match place {
@@ -435,14 +411,6 @@ fn answer(answers: Vec<Answer>) {
         // A publisher that has gone away does not want to know.
         let _ = answer.send(Ok(appended));
     }
-}
-
-/// Notifications of one topic that were found in the log.
-struct Found {
-    topic: TopicId,
-    first: u64,
-    /// Numbers of posts, from 1.
-    posts: Vec<i32>,
 }
 
 fn kept(new: NewNotification, topic: TopicId, offset: Offset) -> Notification {

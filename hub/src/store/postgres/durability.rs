@@ -13,7 +13,7 @@ FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')";
 ///
 /// # Errors
 /// [`StoreError::NotDurable`], which says what to change.
-pub(super) fn check(state: &State, expected: Durability) -> Result<()> {
+pub(super) fn check(state: State, expected: Durability) -> Result<()> {
     let lacks = if !state.syncs {
         "fsync is off, so a power cut can lose everything: switch it on"
     } else if !state.whole_pages {
@@ -61,7 +61,7 @@ mod tests {
             (settings(false, true, true), Declared, Some("fsync")),
             (settings(true, false, true), Declared, Some("full_page_writes")),
         ] {
-            let told = check(&state, expected).err().map(|error| error.to_string());
+            let told = check(state, expected).err().as_ref().map(ToString::to_string);
             assert_eq!(told.is_some(), word.is_some(), "{told:?}");
             assert!(told.unwrap_or_default().contains(word.unwrap_or_default()));
         }

@@ -21,7 +21,7 @@ use super::line::{DEADLINE, Line, Open};
 use super::registry;
 use super::rows::{Fields, big, shard_number, the_only};
 use super::seen::Seen;
-use super::session::Failure;
+use super::session::{Failure, words_of};
 use super::shared::Shared;
 use crate::store::{
     Accepted, ContentKind, DenialId, Offset, OrderEvent, OrderId, PingId, RequestId, Result, Shard,
@@ -227,7 +227,7 @@ impl Feed {
     ) -> Result<Vec<Row>> {
         match open.session.query(statement, parameters, DEADLINE).await {
             Ok(rows) => Ok(rows),
-            Err(Failure::Refused(error)) => Err(StoreError::Read(error.to_string())),
+            Err(Failure::Refused(error)) => Err(StoreError::Read(words_of(&error))),
             Err(Failure::NotSent(reason) | Failure::Lost(reason)) => {
                 self.line.give_up(open).await;
                 Err(StoreError::Away(reason))

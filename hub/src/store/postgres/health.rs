@@ -35,7 +35,7 @@ impl Health {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*trouble, look) {
             (None, Err(error)) => {
-                tracing::error!(%error, "nothing is accepted until the database can be used")
+                tracing::error!(%error, "nothing is accepted until the database can be used");
             }
             (Some(_), Ok(())) => tracing::warn!("the database can be used again"),
             (Some(_), Err(error)) => tracing::debug!(%error, "the database still cannot be used"),

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::durability::{self, PROOF};
-use super::line::{DEADLINE, Open};
+use super::line::Open;
 use super::rows::{Fields, micros, the_only};
 use super::shared::Shared;
 use super::word::{LASTS, Word};
@@ -20,15 +20,18 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often the standbys are looked at.
 const PROVE_EVERY: Duration = Duration::from_secs(10);
-/// How often tables are made and dropped, and how soon again where that failed: they are made days and hours ahead.
+/// How often tables are made and dropped by the database's clock, and how soon again where that failed: they are made days and hours ahead.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
 const HOUSEKEEP_AGAIN: Duration = Duration::from_secs(60);
+/// For what is over to be dropped: it is looked whether anything in it stays.
+const DROPPING: Duration = Duration::from_secs(60);
 /// Pauses while the database is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
 const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 
@@ -39,18 +42,18 @@ pub(super) struct Heartbeat {
     /// The connection that was used last.
     open: Option<Arc<Open>>,
     prove_at: Instant,
-    housekeep_at: Instant,
+    /// By the database's clock, since this computer may have slept meanwhile.
+    housekeep_at: Option<SystemTime>,
     is_skewed: bool,
 }
 
 impl Heartbeat {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let now = Instant::now();
         Self {
             shared: Arc::clone(shared),
             open: None,
-            prove_at: now,
-            housekeep_at: now + HOUSEKEEP_EVERY,
+            prove_at: Instant::now(),
+            housekeep_at: None,
             is_skewed: false,
         }
     }
@@ -101,7 +104,8 @@ impl Heartbeat {
         let after = SystemTime::now();
         shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);
-        self.follow_clock(before, fields.get("now")?, after);
+        let theirs = fields.get("now")?;
+        self.follow_clock(before, theirs, after);
         shared.hints.set_others(fields.flag("has_others")?);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
@@ -112,14 +116,30 @@ impl Heartbeat {
             }
             self.prove_at = Instant::now() + PROVE_EVERY;
         }
-        if Instant::now() >= self.housekeep_at {
-            let kept = line.write_now(HOUSEKEEP, &[], DEADLINE).await;
-            if let Err(error) = &kept {
-                tracing::warn!(%error, "the tables of the days to come were not made, nor those of days that are over dropped");
-            }
-            self.housekeep_at = Instant::now() + if kept.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN };
-        }
+        self.housekeep(theirs).await;
         Ok(())
+    }
+
+    /// Makes the tables that will be needed before anything else is written, where that is due. Those that are over are dropped beside it: that
+    /// may take longer than the word of this hub lasts.
+    async fn housekeep(&mut self, now: SystemTime) {
+        // Opening the store has made them.
+        let due = *self.housekeep_at.get_or_insert(now + HOUSEKEEP_EVERY);
+        // It is later than it ever is where the clock was set back.
+        if now < due && due <= now + HOUSEKEEP_EVERY {
+            return;
+        }
+        let made = self.shared.heartbeat.read_now(MAKE_PARTS, &[], PATIENCE).await;
+        if let Err(error) = &made {
+            tracing::warn!(%error, "the tables of the days to come were not made");
+        }
+        self.housekeep_at = Some(now + if made.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN });
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = shared.retention.write(HOUSEKEEP, &[], DROPPING).await {
+                tracing::warn!(%error, "the tables of days that are over were not dropped");
+            }
+        });
     }
 
     fn follow_clock(&mut self, before: SystemTime, theirs: SystemTime, after: SystemTime) {

@@ -18,7 +18,7 @@ use super::durability;
 use super::health::Health;
 use super::rows::{Fields, random_id};
 use super::server::Server;
-use super::session::{Failure, Session};
+use super::session::{Failure, Session, words_of};
 use crate::config::Durability;
 use crate::store::{Result, StoreError};
 
@@ -97,7 +97,7 @@ impl Line {
 
     async fn connect(&self) -> Result<Open> {
         let session = self.common.server.connect().await.map_err(StoreError::Away)?;
-        durability::check(&session.state(), self.common.durability)?;
+        durability::check(session.state(), self.common.durability)?;
         let rows = session.query(OPEN, &[&self.id, &self.common.node], OPENING).await;
         let rows = rows.map_err(|failure| StoreError::Away(failure.told()))?;
         let row = rows.first().ok_or_else(|| StoreError::Away("no answer to the first commit".to_owned()))?;
@@ -141,7 +141,7 @@ impl Line {
             match open.session.query(statement, parameters, deadline).await {
                 Ok(rows) => return Ok(rows),
                 Err(Failure::Refused(error)) if tries < TRIES && passes(&error) => {}
-                Err(Failure::Refused(error)) => return Err(StoreError::Read(error.to_string())),
+                Err(Failure::Refused(error)) => return Err(StoreError::Read(words_of(&error))),
                 Err(Failure::NotSent(reason) | Failure::Lost(reason)) => {
                     self.give_up(&open).await;
                     // It may have ended while nobody used it; nothing was changed by asking.
@@ -186,14 +186,22 @@ impl Line {
                 Err(Failure::Refused(error)) if error.code().code() == FENCED => {
                     return Err(StoreError::Fenced);
                 }
+                Err(Failure::Refused(error)) if error.code().code() == TOO_MANY => {
+                    return Err(StoreError::Busy);
+                }
                 Err(Failure::Refused(error)) if error.code().code() == MADE_ANEW => {
                     self.give_up(&open).await;
                     if tries == TRIES {
-                        return Err(StoreError::Away(error.to_string()));
+                        return Err(StoreError::Away(words_of(&error)));
                     }
                 }
                 Err(Failure::Refused(error)) if tries < TRIES && passes(&error) => {}
-                Err(Failure::Refused(error)) => return Err(refused(&error)),
+                // It was replaced by another server, and knows it.
+                Err(Failure::Refused(error)) if *error.code() == SqlState::READ_ONLY_SQL_TRANSACTION => {
+                    self.give_up(&open).await;
+                    return Err(StoreError::Away(words_of(&error)));
+                }
+                Err(Failure::Refused(error)) => return Err(StoreError::Write(words_of(&error))),
                 Err(Failure::NotSent(reason)) => {
                     self.give_up(&open).await;
                     if tries > 1 {
@@ -212,7 +220,7 @@ impl Line {
 impl Failure {
     pub(super) fn told(self) -> String {
         match self {
-            Self::Refused(error) => error.to_string(),
+            Self::Refused(error) => words_of(&error),
             Self::NotSent(reason) | Self::Lost(reason) => reason,
         }
     }
@@ -221,16 +229,4 @@ impl Failure {
 /// Whether the same statement may succeed at once: others stood in its way.
 fn passes(error: &DbError) -> bool {
     [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(error.code())
-}
-
-fn refused(error: &DbError) -> StoreError {
-    if error.code().code() == TOO_MANY {
-        return StoreError::Busy;
-    }
-    // It was replaced by another server, and knows it.
-    if *error.code() == SqlState::READ_ONLY_SQL_TRANSACTION {
-        StoreError::Away(error.to_string())
-    } else {
-        StoreError::Write(error.to_string())
-    }
 }

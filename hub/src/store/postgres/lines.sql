@@ -17,10 +17,11 @@ BEGIN
 END
 $$;
 
--- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there. The commit of
--- this is also the proof that the server still acknowledges, before anything is read from it.
+-- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there, and no longer than
+-- its caller does: nobody would end it, and while no standby acknowledges there would be more and more of them. The commit of this is also the
+-- proof that the server still acknowledges, before anything is read from it.
 CREATE OR REPLACE FUNCTION hub.open_line_1(line bigint, node bigint, OUT generation bigint, OUT xid bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(line);
     INSERT INTO hub.line AS l VALUES (line, node, 1, clock_timestamp())

@@ -14,6 +14,7 @@
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
+//! | `doubts` | where posts are in the log whose answer was lost |
 //! | `log`, `retention`, `progress`, … | what each trait of `store/parts` asks for |
 //! | `rows`, `secrets` | values of rows; secrets in them |
 //! | `apart`, `snapshot`, `backup`, `check` | everything that there is, read as of one moment |
@@ -26,6 +27,7 @@ mod backup;
 mod batch;
 mod check;
 mod documents;
+mod doubts;
 mod durability;
 mod events;
 mod feed;
@@ -135,7 +137,7 @@ pub(super) fn registry(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn
 /// Makes the store in a database if need be, and makes sure that every secret in it can be read.
 async fn found(server: &Server, config: &DatabaseConfig, keys: &Keyring) -> Result<Foundation> {
     let session = server.connect().await.map_err(StoreError::Away)?;
-    durability::check(&session.state(), config.durability)?;
+    durability::check(session.state(), config.durability)?;
     let foundation = schema::prepare(&session, keys).await?;
     match foundation.encryption.missing(keys) {
         missing if missing.is_empty() => Ok(foundation),

@@ -16,7 +16,7 @@ use tokio_postgres::types::Type;
 use super::PostgresStore;
 use super::line::DEADLINE;
 use super::rows::{Fields, Param, at_most, big, class_tag, micros, params, shard_number, the_only, whole};
-use super::session::Session;
+use super::session::{Session, words};
 use super::shared::{Shared, borrowed};
 use crate::store::{
     Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Missed, NotificationProgress, Offset, Progress,
@@ -435,5 +435,5 @@ pub(super) fn gap_of(row: &Row) -> Result<Gap> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn unread(error: tokio_postgres::Error) -> StoreError {
-    StoreError::Read(error.to_string())
+    StoreError::Read(words(&error))
 }

@@ -12,7 +12,7 @@ use super::rows::{Fields, big, the_only, whole};
 use super::shared::Shared;
 use crate::store::encoding::layout::TopicState;
 use crate::store::room::{Group, aim, by_size, to_the_last};
-use crate::store::{Offset, Payer, Result, Shares, TopicId, Trimmed};
+use crate::store::{Offset, Payer, Result, Shares, TopicId, Trimmed, Usage};
 
 /// Records that one command removes, and what notifications among them weigh. In tests so few that whatever is removed takes several.
 const SLICE: i32 = if cfg!(test) { 3 } else { 1_024 };
@@ -66,9 +66,14 @@ ORDER BY t.id LIMIT $2";
 pub(super) async fn trim(shared: &Shared, older_than: DateTime, shares: Shares) -> Result<Trimmed> {
     let mut trimmed = Trimmed::default();
     remove_old(shared, older_than, &mut trimmed).await?;
-    let mut logs = Logs::look(shared).await?;
-    logs.make_publishers_room(shared, shares.publishers, &mut trimmed).await?;
-    logs.make_strangers_room(shared, shares.strangers, &mut trimmed).await?;
+    shared.refresh_usage().await?;
+    let Usage { log_bytes, strangers_bytes, .. } = shared.usage();
+    // To look at all logs takes memory for each of them.
+    if log_bytes.saturating_sub(strangers_bytes) > shares.publishers || strangers_bytes > shares.strangers {
+        let mut logs = Logs::look(shared).await?;
+        logs.make_publishers_room(shared, shares.publishers, &mut trimmed).await?;
+        logs.make_strangers_room(shared, shares.strangers, &mut trimmed).await?;
+    }
     let older_than = older_than.to_system_time();
     while forgotten(shared, FORGET_GAPS, &[&older_than, &SLICE]).await? == SLICE {}
     while forgotten(shared, FORGET_NAMES, &[&SLICE]).await? == SLICE {}

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Column, Row};
 
+use crate::store::encoding::fields::{since_1970, time};
 use crate::store::{FailureClass, Offset, Result, Shard, StoreError, Topic, TopicId};
 
 /// A parameter of a statement.
@@ -148,7 +149,7 @@ pub(super) fn micros(duration: Duration) -> i64 {
 
 /// A moment as the database has it: whole microseconds since 1970.
 pub(super) fn micros_of(moment: DateTime) -> i64 {
-    let (seconds, nanos) = crate::store::encoding::fields::since_1970(moment.to_system_time());
+    let (seconds, nanos) = since_1970(moment.to_system_time());
     seconds.saturating_mul(1_000_000).saturating_add(i64::from(nanos / 1_000))
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::rows::{Fields, the_only};
-use super::session::Session;
+use super::session::{Session, words};
 use crate::store::encoding::layout::Encryption;
 use crate::store::{KeyId, Keyring, Result, StoreError};
 
@@ -14,7 +15,7 @@ use crate::store::{KeyId, Keyring, Result, StoreError};
 const FORMAT: i16 = 1;
 /// Shards of a new store: enough for many hubs of many cores.
 pub(super) const SHARDS: u16 = 64;
-/// For what is looked up at an opening.
+/// For all that is made and looked up at an opening: others may be making it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const TABLES: &str = include_str!("schema.sql");
@@ -51,6 +52,11 @@ pub(super) struct Foundation {
 /// # Errors
 /// [`StoreError::Format`] when another version made it, [`StoreError::Unfinished`] when a restore did not finish.
 pub(super) async fn prepare(session: &Session, keys: &Keyring) -> Result<Foundation> {
+    let late = |_| StoreError::Away(format!("the store was not made within {DEADLINE:?}"));
+    timeout(DEADLINE, prepare_at_once(session, keys)).await.map_err(late)?
+}
+
+async fn prepare_at_once(session: &Session, keys: &Keyring) -> Result<Foundation> {
     session.client().batch_execute("BEGIN").await.map_err(unmade)?;
     let prepared = prepare_in_transaction(session, keys).await;
     let end = if prepared.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -62,6 +68,8 @@ async fn prepare_in_transaction(session: &Session, keys: &Keyring) -> Result<Fou
     session.client().batch_execute(ALONE).await.map_err(unmade)?;
     let rows = ask(session, IS_MADE).await?;
     if Fields::of("store", the_only(&rows)?).flag("is_made")? {
+        // Functions of this version may not fit the tables of another.
+        look(session).await?;
         let rows = ask(session, FUNCTIONS_OF).await?;
         let made = Fields::of("store", the_only(&rows)?).maybe_bytes("functions")?;
         if made.as_deref() != Some(digest().as_slice()) {
@@ -124,7 +132,9 @@ async fn note_functions(session: &Session) -> Result<()> {
 /// What tells the functions of one version from those of another.
 fn digest() -> Vec<u8> {
     let mut hasher = Sha256::new();
-    FUNCTIONS.iter().for_each(|functions| hasher.update(functions));
+    for functions in FUNCTIONS {
+        hasher.update(functions);
+    }
     hasher.finalize().to_vec()
 }
 
@@ -134,5 +144,5 @@ async fn ask(session: &Session, statement: &'static str) -> Result<Vec<Row>> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn unmade(error: tokio_postgres::Error) -> StoreError {
-    StoreError::Away(format!("the store cannot be made: {error}"))
+    StoreError::Away(format!("the store cannot be made: {}", words(&error)))
 }

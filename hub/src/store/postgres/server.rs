@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::config::{Host as ConfigHost, SslMode};
 use tokio_rustls::TlsConnector;
 
-use super::session::Session;
+use super::session::{Session, words};
 use super::tls::Connector;
 use crate::config::DatabaseConfig;
 use crate::pem;
@@ -63,8 +63,12 @@ impl Server {
     /// [`StoreError::Away`], which does not repeat the URL: there may be a password in it.
     pub(super) fn new(config: &DatabaseConfig) -> Result<Self> {
         let url = with_known_modes(config.url.reveal());
+        // The driver takes the first one for the end of the password, and would repeat the rest of it.
+        if url.matches('@').count() > 1 {
+            return Err(unusable("[store] url: write an @ in a name or a password as %40"));
+        }
         let parsed = url.parse::<tokio_postgres::Config>();
-        let parsed = parsed.map_err(|error| unusable(format_args!("[store] url: {error}")))?;
+        let parsed = parsed.map_err(|error| unusable(format_args!("[store] url: {}", words(&error))))?;
         let ports = parsed.get_ports();
         let connector = TlsConnector::from(Arc::new(tls(roots(config.ca.as_deref())?)));
         let hosts = parsed.get_hosts().iter().enumerate().map(|(at, host)| {
@@ -117,9 +121,7 @@ impl Server {
 impl Host {
     fn new(config: &tokio_postgres::Config, address: Address, tls: &TlsConnector) -> Result<Self> {
         let mut config = config.clone();
-        if config.get_ssl_mode() != SslMode::Disable {
-            config.ssl_mode(if address.is_near() { SslMode::Disable } else { SslMode::Require });
-        }
+        config.ssl_mode(address.mode(config.get_ssl_mode()));
         if config.get_application_name().is_none() {
             config.application_name("resync-hub");
         }
@@ -136,7 +138,7 @@ impl Host {
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.address.shown());
         let socket = self.address.open().await.map_err(|error| named(&error))?;
         let connecting = self.config.connect_raw(socket, self.connector.clone());
-        let (client, connection) = connecting.await.map_err(|error| named(&error))?;
+        let (client, connection) = connecting.await.map_err(|error| named(&words(&error)))?;
         Session::begin(client, connection).await.map_err(|reason| named(&reason))
     }
 }
@@ -149,13 +151,12 @@ impl Address {
         }
     }
 
-    /// Whether nobody else is on the way.
-    fn is_near(&self) -> bool {
+    /// Whether TLS is spoken there, of which the URL says this: unless that is told, only where others are on the way.
+    fn mode(&self, told: SslMode) -> SslMode {
         match self {
-            Self::Tcp(name, _) => {
-                name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
-            }
-            Self::Unix(_) => true,
+            Self::Tcp(..) if told == SslMode::Require => SslMode::Require,
+            Self::Tcp(name, _) if told == SslMode::Prefer && !is_near(name) => SslMode::Require,
+            Self::Tcp(..) | Self::Unix(_) => SslMode::Disable,
         }
     }
 
@@ -176,6 +177,11 @@ impl Address {
             Self::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
         }
     }
+}
+
+/// Whether nobody else is on the way.
+fn is_near(name: &str) -> bool {
+    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// The modes in which other clients look at the certificate are what is done here whenever TLS is spoken; the driver knows one name for it.
@@ -229,11 +235,21 @@ mod tests {
         for mode in ["prefer", "require", "verify-ca", "verify-full"] {
             assert_eq!(modes(&format!("postgres://hub@one/hub?sslmode={mode}")), [far("one:5432")], "{mode}");
         }
+        assert_eq!(
+            modes("postgres://hub@[::1]:7/hub?sslmode=verify-full"),
+            [far("::1:7")],
+            "if that is told"
+        );
     }
 
     #[test]
     fn what_is_wrong_with_a_url_is_told_without_it() {
-        for url in ["postgres://hub:s3cr3t@/hub", "postgres://hub:s3cr3t@one/hub?colour=red", "s3cr3t"] {
+        for url in [
+            "postgres://hub:s3cr3t@/hub",
+            "postgres://hub:s3cr3t@one/hub?colour=red",
+            "postgres://hub:p@ss?s3cr3t=1@one/hub",
+            "s3cr3t",
+        ] {
             let told = Server::new(&config(url)).unwrap_err().to_string();
             assert!(told.contains("[store] url") && !told.contains("s3cr3t"), "{told}");
         }

@@ -4,11 +4,13 @@
 //! that waits for its standby with success. Such answers, which a termination causes too, are known by the warnings before them.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -103,11 +105,16 @@ impl Session {
         let driver = tokio::spawn(drive(connection, Arc::clone(&heard))).abort_handle();
         let mut session =
             Self { client, statements: Mutex::default(), heard, driver, state: State::unknown() };
-        let told = |error: tokio_postgres::Error| error.to_string();
-        let row = session.client.query_one(STATE, &[]).await.map_err(told)?;
+        let told = |error: tokio_postgres::Error| words(&error);
+        let row = session.only_row(STATE).await.map_err(told)?;
         session.state = State::of(&row).map_err(told)??;
         session.client.batch_execute(SETTINGS).await.map_err(told)?;
         Ok(session)
+    }
+
+    /// Boxed, so that the compiler sees that what waits for it may go to another thread.
+    fn only_row(&self, statement: &'static str) -> BoxFuture<'_, Result<Row, tokio_postgres::Error>> {
+        Box::pin(self.client.query_one(statement, &[]))
     }
 
     pub(super) fn timeline(&self) -> u32 {
@@ -135,7 +142,7 @@ impl Session {
         // Where it is done twice, by the same.
         let _ = self.heard.own_signature.set(own_signature);
         let listening = self.client.batch_execute(&format!("LISTEN {channel}"));
-        listening.await.map_err(|error| error.to_string())
+        listening.await.map_err(|error| words(&error))
     }
 
     /// Returns when a hint has come since the last call.
@@ -218,13 +225,27 @@ impl Failure {
     }
 
     fn of_running(error: tokio_postgres::Error) -> Self {
-        let told = error.to_string();
+        let told = words(&error);
         let refused = error
             .into_source()
             .and_then(|source| source.downcast::<DbError>().ok())
             .filter(|db| db.parsed_severity().is_none_or(|severity| severity == Severity::Error));
         refused.map_or(Self::Lost(told), Self::Refused)
     }
+}
+
+/// What an error of the driver says.
+pub(super) fn words(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), error.source()) {
+        (Some(refusal), _) => words_of(refusal),
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// What the database says against something. Not its details: there may be values of a row in them, a subscriber's secret too.
+pub(super) fn words_of(refusal: &DbError) -> String {
+    format!("{} ({})", refusal.message(), refusal.code().code())
 }
 
 /// Keeps the connection going until it ends.
@@ -248,7 +269,7 @@ where
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(%error, "a connection to the database has ended");
+                tracing::debug!(error = words(&error), "a connection to the database has ended");
                 return;
             }
         }

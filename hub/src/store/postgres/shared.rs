@@ -136,6 +136,7 @@ impl Shared {
     where
         F: FnOnce(&[Row]) -> Result<T>,
     {
+        self.health()?;
         let line = self.commands.lock().await;
         let began = Instant::now();
         let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
