@@ -17,7 +17,7 @@ pub const USAGE: u8 = 2;
 /// The exit code of a configuration that cannot work.
 pub const BAD_CONFIGURATION: u8 = 64;
 
-/// The same in words. What else there is stands in the help of its command.
+/// The exit codes in words. What else there is stands in the help of its command.
 const EXIT_CODES: &str = "
 
 Exit codes:

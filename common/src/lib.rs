@@ -7,6 +7,7 @@
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `config`: configuration files and layers, and the key that was meant (feature `config`);
 //! * `habits`: what all command lines have in common (feature `cli`);
+//! * [`locks`]: locks that are used on after a panic;
 //! * `logging`: the log of a program (feature `cli`);
 //! * [`output`]: what a program prints;
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
@@ -26,6 +27,7 @@ pub mod completions;
 pub mod config;
 #[cfg(feature = "cli")]
 pub mod habits;
+pub mod locks;
 #[cfg(feature = "cli")]
 pub mod logging;
 pub mod output;

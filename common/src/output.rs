@@ -7,7 +7,9 @@ use std::env;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+
+use crate::locks::lock;
 
 static PROGRAM: OnceLock<String> = OnceLock::new();
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -31,7 +33,7 @@ pub fn is_quiet() -> bool {
 /// Prints what was asked for, as a line: a list, a document, JSON.
 pub fn answer(text: impl Display) {
     if let Err(error) = write_line(text).or_else(closed_is_fine) {
-        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&FAILED).get_or_insert(error);
     }
 }
 
@@ -83,7 +85,7 @@ pub fn write_line(text: impl Display) -> io::Result<()> {
 
 /// Why something could not be printed.
 pub fn finish() -> io::Result<()> {
-    FAILED.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), |error| {
+    lock(&FAILED).take().map_or(Ok(()), |error| {
         Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
     })
 }

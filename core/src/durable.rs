@@ -11,6 +11,8 @@ use tempfile::{Builder, NamedTempFile};
 
 /// How the name of a file begins and ends that is not in its place yet.
 const UNFINISHED: (&str, &str) = (".resync-", ".tmp");
+/// Files that are synced one by one, all at once.
+const TOGETHER: usize = 16;
 
 /// Writes `bytes` to `path`. Missing folders are made.
 ///
@@ -62,8 +64,48 @@ pub fn sync_together(files: &[File]) -> io::Result<()> {
     })
 }
 
-/// A temporary file beside its target; a web server under another user may read what it becomes.
-pub(crate) fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+/// Brings many files, and the names that folders have, to the disk. Above a few of them the whole file system that `within` lies on is
+/// synced at once, where the system can: that takes much less than a sync for each.
+pub fn sync_many(files: &[PathBuf], folders: &BTreeSet<PathBuf>, within: &Path) -> io::Result<()> {
+    if files.len() + folders.len() > TOGETHER && sync_file_system(within)? {
+        return Ok(());
+    }
+    for some in files.chunks(TOGETHER) {
+        let open = |path| File::options().write(true).open(path);
+        sync_together(&some.iter().map(open).collect::<io::Result<Vec<_>>>()?)?;
+    }
+    folders.iter().try_for_each(|folder| sync_folder(folder))
+}
+
+/// Whether a whole file system was synced.
+#[cfg(target_os = "linux")]
+fn sync_file_system(within: &Path) -> io::Result<bool> {
+    rustix::fs::syncfs(File::open(within)?)?;
+    Ok(true)
+}
+
+/// Elsewhere that is not to be had.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "on Linux it may fail")]
+fn sync_file_system(_: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Gives an empty file the bytes of another, where the file system can share them (a reflink): nothing is copied, and a later change of
+/// one is none of the other. Says whether it did.
+#[cfg(all(target_os = "linux", not(any(target_arch = "sparc", target_arch = "sparc64"))))]
+pub fn share_bytes(from: &File, to: &File) -> bool {
+    rustix::fs::ioctl_ficlone(to, from).is_ok()
+}
+
+/// Elsewhere nothing is shared.
+#[cfg(not(all(target_os = "linux", not(any(target_arch = "sparc", target_arch = "sparc64")))))]
+pub fn share_bytes(_: &File, _: &File) -> bool {
+    false
+}
+
+/// A temporary file beside its target; a web server under another user may read what it becomes. [`sweep`] removes it after a crash.
+pub fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = builder();
     share(&mut builder);
     builder.tempfile_in(folder)
@@ -195,6 +237,29 @@ mod tests {
         let private = folder.path().join("private");
         replace_private(&private, b"x").unwrap();
         assert_eq!(mode(&private) & 0o777, 0o600);
+    }
+
+    #[test]
+    fn few_files_and_many_are_synced_with_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in [0, 3, 2 * TOGETHER] {
+            let files: Vec<_> = (0..number).map(|number| folder.path().join(number.to_string())).collect();
+            for file in &files {
+                fs::write(file, "x").unwrap();
+            }
+            sync_many(&files, &BTreeSet::from([folder.path().to_owned()]), folder.path()).unwrap();
+        }
+        let missing = [folder.path().join("missing")];
+        assert!(sync_many(&missing, &BTreeSet::new(), folder.path()).is_err());
+    }
+
+    #[test]
+    fn shared_bytes_are_those_of_the_other_file_and_nothing_is_there_where_they_are_not_shared() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        fs::write(&from, "bytes").unwrap();
+        let shared = share_bytes(&File::open(&from).unwrap(), &File::create(&to).unwrap());
+        assert_eq!(fs::read(&to).unwrap(), if shared { &b"bytes"[..] } else { b"" });
     }
 
     #[test]

@@ -12,8 +12,10 @@
 //! * [`package`]: the packages of dumps, read with suspicion;
 //! * [`datetime`] and [`digest`]: the two value types that go wrong most often;
 //! * [`durable`]: files that are replaced whole, also in a crash;
+//! * [`origins`]: from where the files of a copy came;
 //! * [`lock`]: file locks, each held by one process at a time;
 //! * [`address`]: which addresses are public, and which are one client;
+//! * [`memento`]: the past of a resource (RFC 7089): dates, URIs and links of its versions, TimeMaps;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
 //!
 //! # Example: build a Resource List, write it, read it back
@@ -56,8 +58,10 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+pub mod memento;
 pub mod misplaced;
 mod model;
+pub mod origins;
 pub mod package;
 pub mod rules;
 pub mod websub;

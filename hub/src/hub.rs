@@ -19,7 +19,7 @@ use crate::admin::{
     Addresses, AdminService, Audit, Drain, LastReceived, LogFilter, Running, Sources, TestDeliveries, Trends,
 };
 use crate::config::{Config, DeliveryConfig, EgressConfig, PublishPolicy, SubscribePolicy};
-use crate::delivery::{self, BreakerPolicy, Delivery, NotTaken, Orders, RetryPolicy, Totals};
+use crate::delivery::{self, BreakerPolicy, Delivery, NoThread, NotTaken, Orders, RetryPolicy, Totals};
 use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
@@ -42,7 +42,7 @@ use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher, Intake, LogShares,
     Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
-use crate::waiting_work::{ShardQueues, WaitingWork};
+use crate::waiting_work::{JobQueues, WaitingWork};
 
 /// Connections kept for verification and topic fetches, per host.
 const IDLE_PER_HOST: usize = 2;
@@ -59,6 +59,9 @@ pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Delivery has no threads.
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
     /// A shard cannot be taken over for delivery.
     #[error(transparent)]
     Delivery(#[from] NotTaken),
@@ -244,9 +247,7 @@ impl Hub {
             forms: FormTurns::default(),
         });
         let own = SelfService::new(service, &endpoint);
-        for tls in [&tls, &admin_tls].into_iter().flatten() {
-            tasks.spawn(tls.clone().keep(stopped.clone()));
-        }
+        keep_certificates([&tls, &admin_tls], &stopped, &mut tasks);
         let ingress = |tls| Ingress::new(&config.ingress, tls);
         let operators = ingress(admin_tls).with_leeway(config.admin.backup_timeout);
         tasks.spawn(serve(admin_listener, admin(admin_state), operators, stopped.clone()));
@@ -302,6 +303,13 @@ impl Hub {
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
+    }
+}
+
+/// Certificates are read anew when their files change.
+fn keep_certificates(of: [&Option<Tls>; 2], stopped: &watch::Receiver<bool>, tasks: &mut JoinSet<()>) {
+    for tls in of.into_iter().flatten() {
+        tasks.spawn(tls.clone().keep(stopped.clone()));
     }
 }
 
@@ -370,11 +378,11 @@ impl Parts<'_> {
         let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
-        let (denied, notifying) = ShardQueues::new_pair();
+        let (denied, notifying) = JobQueues::new_pair();
         tasks.spawn(notifying.run(stopped.clone()));
         waiting.push(verification.denial_notifier().in_shards(denied.clone()));
         let denials = Denials::new(Arc::clone(store), Arc::new(orders), denied);
-        let (accepted, verifying) = ShardQueues::new_pair();
+        let (accepted, verifying) = JobQueues::new_pair();
         tasks.spawn(verifying.run(stopped.clone()));
         let (meters, limit) = (verification.meters(), verification.waiting());
         waiting.push(verification.in_shards(denials.clone(), accepted.clone()));
@@ -396,7 +404,7 @@ impl Parts<'_> {
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
         let fetching = Fetcher::new(log, client, budget, Arc::clone(hub_url), fan_out, limited, tracer);
         // The receivers always take at once: what waits is one task per topic with subscriptions.
-        let (pinged, fetches) = ShardQueues::new_pair();
+        let (pinged, fetches) = JobQueues::new_pair();
         tasks.spawn(fetches.run(stopped.clone()));
         waiting.push(fetching.in_shards(pinged.clone()));
         Pings::new(Arc::clone(store), pinged)

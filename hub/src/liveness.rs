@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::mem;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -149,7 +150,7 @@ impl Liveness {
     }
 
     fn parts(&self) -> MutexGuard<'_, BTreeMap<&'static str, Part>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

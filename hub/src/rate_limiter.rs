@@ -5,10 +5,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use resync_common::locks::lock;
 use resync_core::address::customer;
 
 use crate::config::Rate;
@@ -143,7 +144,7 @@ impl RateLimiter {
     /// How long it has to wait.
     pub(crate) fn admit_weighted(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&shared.buckets);
         let key = shared.hasher.hash_one(key);
         // A question whether something is owed creates no bucket.
         if weight == 0 && !buckets.own.contains(&key) {
@@ -158,7 +159,7 @@ impl RateLimiter {
     /// Counts what happened already as so many events, also if that is more than is left.
     pub(crate) fn charge(&self, key: impl Hash, weight: u32, now: Instant) {
         let Some(shared) = &self.shared else { return };
-        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&shared.buckets);
         buckets.fill(shared.hasher.hash_one(key), now).tokens -= f64::from(weight);
     }
 
@@ -179,7 +180,7 @@ impl RateLimiter {
         if wanted.values().any(|count| *count > self.rate.burst) {
             return Err(Refusal::Never(self.rate.burst));
         }
-        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&shared.buckets);
         let mut missing: f64 = 0.0;
         for (key, count) in &wanted {
             missing = missing.max(f64::from(*count) - buckets.fill(*key, now).tokens);
@@ -196,7 +197,7 @@ impl RateLimiter {
     /// Takes back an event that counted as so many and did not happen.
     pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
         let Some(shared) = &self.shared else { return };
-        let mut buckets = shared.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&shared.buckets);
         // A bucket that has made room was full without this.
         if let Some(bucket) = buckets.own.peek_mut(&shared.hasher.hash_one(key)) {
             bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));

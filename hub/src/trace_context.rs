@@ -81,7 +81,7 @@ impl TraceContext {
         self.flags & SAMPLED != 0
     }
 
-    /// The same position, marked as recorded by this hub: so is all that follows, also after a restart.
+    /// This position, marked as recorded by this hub: so is all that follows, also after a restart.
     #[must_use]
     pub(crate) fn recorded(self) -> Self {
         Self { flags: self.flags | RECORDED, ..self }

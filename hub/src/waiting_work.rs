@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use resync_common::locks::lock;
 use tokio::sync::{mpsc, watch};
 
 use crate::store::{Accepted, Shard, StoreError};
@@ -31,17 +32,21 @@ pub trait WaitingWork: fmt::Debug + Send + Sync + 'static {
     fn let_go(&self, shard: Shard);
 }
 
-/// How a module does what waits in a shard.
+/// How a module finds and does what waits in a shard.
 #[async_trait]
-pub(crate) trait ShardWorker: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait JobRunner: fmt::Debug + Send + Sync + 'static {
     /// One thing to do.
     type Job: Send + 'static;
 
-    /// Does these in one shard, until it is dropped.
-    fn work(&self, jobs: mpsc::UnboundedReceiver<Self::Job>) -> BoxFuture<'static, ()>;
+    /// Does the jobs of one shard, until it is dropped.
+    fn run(&self, jobs: mpsc::UnboundedReceiver<Self::Job>) -> BoxFuture<'static, ()>;
 
     /// Sends what waits in these shards to their queues. A job that came in a moment ago may be there already.
-    async fn read(&self, shards: &[Shard], queues: &ShardQueues<Self::Job>) -> Result<(), StoreError>;
+    async fn enqueue_waiting(
+        &self,
+        shards: &[Shard],
+        queues: &JobQueues<Self::Job>,
+    ) -> Result<(), StoreError>;
 
     /// The job of something that another hub has accepted for this shard; `None` where it is of another kind, or does not wait any more.
     async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<Self::Job>, StoreError>;
@@ -49,37 +54,39 @@ pub(crate) trait ShardWorker: fmt::Debug + Send + Sync + 'static {
 
 /// The queues of a module's jobs, one for each shard that this hub owns. Clones share them.
 #[derive(Debug)]
-pub struct ShardQueues<T>(Arc<Shared<T>>);
+pub struct JobQueues<T>(Arc<Shared<T>>);
 
 #[derive(Debug)]
 struct Shared<T> {
     queues: Mutex<BTreeMap<Shard, Queue<T>>>,
-    begun: mpsc::UnboundedSender<Work>,
+    tasks: mpsc::UnboundedSender<ShardTask>,
 }
 
-/// The queue of a shard. The work on it ends with it.
+/// The queue of a shard. Its task ends with it.
 #[derive(Debug)]
 struct Queue<T> {
     jobs: mpsc::UnboundedSender<T>,
-    work: AbortHandle,
+    task: AbortHandle,
 }
 
-type Work = Abortable<BoxFuture<'static, ()>>;
+/// A runner's work in one shard, until the queue is closed.
+type ShardTask = Abortable<BoxFuture<'static, ()>>;
 
-/// Does the work of all queues of a module.
+/// Runs the tasks of all shards of a module, as one task itself: a panic in any of them must reach the hub, which waits for the end of this
+/// one in its `JoinSet`, and nobody would wait for a task spawned for each shard.
 #[derive(Debug)]
-pub struct ShardWork(mpsc::UnboundedReceiver<Work>);
+pub struct JobExecutor(mpsc::UnboundedReceiver<ShardTask>);
 
-impl<T> ShardQueues<T> {
-    /// No queue yet, and what will do the work of all.
-    pub fn new_pair() -> (Self, ShardWork) {
-        let (begun, work) = mpsc::unbounded_channel();
-        (Self(Arc::new(Shared { queues: Mutex::default(), begun })), ShardWork(work))
+impl<T> JobQueues<T> {
+    /// No queue yet, and what will run the tasks of all.
+    pub fn new_pair() -> (Self, JobExecutor) {
+        let (tasks, begun) = mpsc::unbounded_channel();
+        (Self(Arc::new(Shared { queues: Mutex::default(), tasks })), JobExecutor(begun))
     }
 
-    /// What is sent to these queues, done by this worker.
-    pub(crate) fn done_by(self, worker: impl ShardWorker<Job = T>) -> Arc<dyn WaitingWork> {
-        Arc::new(InShards { worker, queues: self })
+    /// What is sent to these queues, done by this runner.
+    pub(crate) fn run_by(self, runner: impl JobRunner<Job = T>) -> Arc<dyn WaitingWork> {
+        Arc::new(QueuedWork { runner, queues: self })
     }
 
     /// Sends a job to the queue of its shard, once it is durable. One of a shard elsewhere is left to its owner, which finds it in the store.
@@ -90,13 +97,13 @@ impl<T> ShardQueues<T> {
         }
     }
 
-    /// Opens the queue of a shard. The work gets what is sent there, and ends when the queue is closed, whatever it waits for.
-    fn open(&self, shard: Shard, work: impl FnOnce(mpsc::UnboundedReceiver<T>) -> BoxFuture<'static, ()>) {
+    /// Opens the queue of a shard. Its task gets what is sent there, and ends when the queue is closed, whatever it waits for.
+    fn open(&self, shard: Shard, run: impl FnOnce(mpsc::UnboundedReceiver<T>) -> BoxFuture<'static, ()>) {
         let (jobs, received) = mpsc::unbounded_channel();
         let (handle, registration) = AbortHandle::new_pair();
         // At shutdown nobody works any more.
-        let _ = self.0.begun.send(Abortable::new(work(received), registration));
-        self.queues().insert(shard, Queue { jobs, work: handle });
+        let _ = self.0.tasks.send(Abortable::new(run(received), registration));
+        self.queues().insert(shard, Queue { jobs, task: handle });
     }
 
     /// Closes the queue of a shard.
@@ -106,11 +113,11 @@ impl<T> ShardQueues<T> {
 
     fn queues(&self) -> MutexGuard<'_, BTreeMap<Shard, Queue<T>>> {
         // What it guards is complete between any two statements.
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.queues)
     }
 }
 
-impl<T> Clone for ShardQueues<T> {
+impl<T> Clone for JobQueues<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -118,34 +125,34 @@ impl<T> Clone for ShardQueues<T> {
 
 impl<T> Drop for Queue<T> {
     fn drop(&mut self) {
-        self.work.abort();
+        self.task.abort();
     }
 }
 
 /// A module's work in the shards of this hub.
-struct InShards<W: ShardWorker> {
-    worker: W,
-    queues: ShardQueues<W::Job>,
+struct QueuedWork<R: JobRunner> {
+    runner: R,
+    queues: JobQueues<R::Job>,
 }
 
-impl<W: ShardWorker> fmt::Debug for InShards<W> {
+impl<R: JobRunner> fmt::Debug for QueuedWork<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InShards").field("worker", &self.worker).finish_non_exhaustive()
+        f.debug_struct("QueuedWork").field("runner", &self.runner).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl<W: ShardWorker> WaitingWork for InShards<W> {
+impl<R: JobRunner> WaitingWork for QueuedWork<R> {
     async fn take(&self, shards: &[Shard]) -> Result<(), StoreError> {
         for shard in shards {
-            self.queues.open(*shard, |jobs| self.worker.work(jobs));
+            self.queues.open(*shard, |jobs| self.runner.run(jobs));
         }
         // Only now: what comes in meanwhile is in its queue, or is read here, or both.
-        self.worker.read(shards, &self.queues).await
+        self.runner.enqueue_waiting(shards, &self.queues).await
     }
 
     async fn take_up(&self, shard: Shard, accepted: Accepted) -> Result<(), StoreError> {
-        if let Some(job) = self.worker.job(shard, accepted).await? {
+        if let Some(job) = self.runner.job(shard, accepted).await? {
             self.queues.send(shard, job);
         }
         Ok(())
@@ -156,22 +163,22 @@ impl<W: ShardWorker> WaitingWork for InShards<W> {
     }
 }
 
-impl ShardWork {
-    /// Works until `stop` turns true. What is not finished waits in the store for the next start.
+impl JobExecutor {
+    /// Runs them until `stop` turns true. What is not finished waits in the store for the next start.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         tokio::select! {
-            () = self.work() => {}
+            () = self.run_all() => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
 
     /// Until the queues are gone.
-    async fn work(mut self) {
-        let mut under_way = FuturesUnordered::<Work>::new();
+    async fn run_all(mut self) {
+        let mut under_way = FuturesUnordered::<ShardTask>::new();
         loop {
             tokio::select! {
                 begun = self.0.recv() => match begun {
-                    Some(work) => under_way.push(work),
+                    Some(task) => under_way.push(task),
                     None => return,
                 },
                 // Finished, or cut because its queue was closed.
@@ -182,14 +189,14 @@ impl ShardWork {
 }
 
 #[cfg(test)]
-impl<T> ShardQueues<T> {
+impl<T> JobQueues<T> {
     /// Queues of these shards that lead to the test.
     pub(crate) fn for_test(shards: impl IntoIterator<Item = Shard>) -> (Self, mpsc::UnboundedReceiver<T>) {
         let (queues, _) = Self::new_pair();
         let (sender, received) = mpsc::unbounded_channel();
         for shard in shards {
-            let (work, _) = AbortHandle::new_pair();
-            queues.queues().insert(shard, Queue { jobs: sender.clone(), work });
+            let (task, _) = AbortHandle::new_pair();
+            queues.queues().insert(shard, Queue { jobs: sender.clone(), task });
         }
         (queues, received)
     }
@@ -209,10 +216,10 @@ mod tests {
     }
 
     #[async_trait]
-    impl ShardWorker for Worker {
+    impl JobRunner for Worker {
         type Job = u8;
 
-        fn work(&self, mut jobs: mpsc::UnboundedReceiver<u8>) -> BoxFuture<'static, ()> {
+        fn run(&self, mut jobs: mpsc::UnboundedReceiver<u8>) -> BoxFuture<'static, ()> {
             let begun = self.begun.clone();
             Box::pin(async move {
                 while let Some(job) = jobs.recv().await {
@@ -221,7 +228,7 @@ mod tests {
             })
         }
 
-        async fn read(&self, shards: &[Shard], queues: &ShardQueues<u8>) -> Result<(), StoreError> {
+        async fn enqueue_waiting(&self, shards: &[Shard], queues: &JobQueues<u8>) -> Result<(), StoreError> {
             for shard in shards {
                 let job = self.waiting.lock().unwrap().get(shard).copied().ok_or(StoreError::Closed)?;
                 queues.send(*shard, job);
@@ -244,11 +251,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_in_a_shard_and_what_comes_in_is_done_while_the_shard_is_here() {
-        let (queues, work) = ShardQueues::new_pair();
+        let (queues, work) = JobQueues::new_pair();
         let (running, stop) = watch::channel(false);
         let working = tokio::spawn(work.run(stop));
         let (worker, mut begun) = worker();
-        let waiting = queues.clone().done_by(worker);
+        let waiting = queues.clone().run_by(worker);
         queues.send(Shard(1), 11);
         waiting.take(&[Shard(1), Shard(2)]).await.unwrap();
         let mut both = [begun.recv().await.unwrap(), begun.recv().await.unwrap()];
@@ -274,12 +281,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_hub_has_accepted_is_done_where_the_shard_is_here_and_by_whose_it_is() {
-        let (queues, work) = ShardQueues::new_pair();
+        let (queues, work) = JobQueues::new_pair();
         let (_running, stop) = watch::channel(false);
         tokio::spawn(work.run(stop));
         let (worker, mut begun) = worker();
         worker.waiting.lock().unwrap().insert(Shard(3), 30);
-        let waiting = queues.done_by(worker);
+        let waiting = queues.run_by(worker);
         waiting.take(&[Shard(1)]).await.unwrap();
         assert_eq!(begun.recv().await, Some(10));
         waiting.take_up(Shard(3), Accepted::Request(RequestId(1))).await.unwrap();
@@ -296,8 +303,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_shard_whose_work_cannot_be_read_is_not_taken() {
-        let (queues, _work) = ShardQueues::new_pair();
-        let waiting = queues.done_by(worker().0);
+        let (queues, _work) = JobQueues::new_pair();
+        let waiting = queues.run_by(worker().0);
         assert!(waiting.take(&[Shard(3)]).await.is_err());
     }
 
@@ -306,10 +313,10 @@ mod tests {
     struct Hangs(mpsc::UnboundedSender<mpsc::Sender<()>>);
 
     #[async_trait]
-    impl ShardWorker for Hangs {
+    impl JobRunner for Hangs {
         type Job = ();
 
-        fn work(&self, _: mpsc::UnboundedReceiver<()>) -> BoxFuture<'static, ()> {
+        fn run(&self, _: mpsc::UnboundedReceiver<()>) -> BoxFuture<'static, ()> {
             let begun = self.0.clone();
             Box::pin(async move {
                 let (kept, _ended) = mpsc::channel(1);
@@ -318,7 +325,7 @@ mod tests {
             })
         }
 
-        async fn read(&self, _: &[Shard], _: &ShardQueues<()>) -> Result<(), StoreError> {
+        async fn enqueue_waiting(&self, _: &[Shard], _: &JobQueues<()>) -> Result<(), StoreError> {
             Ok(())
         }
 
@@ -329,11 +336,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_under_way_in_a_shard_is_cut_when_it_is_let_go() {
-        let (queues, work) = ShardQueues::new_pair();
+        let (queues, work) = JobQueues::new_pair();
         let (_running, stop) = watch::channel(false);
         tokio::spawn(work.run(stop));
         let (begun, mut seen) = mpsc::unbounded_channel();
-        let waiting = queues.done_by(Hangs(begun));
+        let waiting = queues.run_by(Hangs(begun));
         waiting.take(&[Shard(1), Shard(2)]).await.unwrap();
         let (first, second) = (seen.recv().await.unwrap(), seen.recv().await.unwrap());
         waiting.let_go(Shard(1));

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_common::words::quoted;
+use resync_common::words::{counted, quoted};
 use resync_core::{build, rules::Violations};
 
 /// What was tried with a file or folder.
@@ -122,6 +122,28 @@ pub enum Error {
         /// The site.
         out: PathBuf,
     },
+    /// No file of the collection is a resource, but some were at the last build. Nothing is published, since Destinations would delete their copies.
+    #[error(
+        "no file in `{}` is a resource, but {} at the last build, so nothing is published; is its disk mounted? If all are deleted, publish that with --allow-empty",
+        path.display(), counted(*before, "was", "were")
+    )]
+    EmptyCollection {
+        /// The collection.
+        path: PathBuf,
+        /// How many resources the last build had.
+        before: u64,
+    },
+    /// A program lists no resource, but listed some before. Nothing is published, since Destinations would delete their copies.
+    #[error(
+        "no resource is listed for `{}`, but {} at the last build, so nothing is published; is it the right database? If all are deleted, report each, or allow an empty list",
+        out.display(), counted(*before, "was", "were")
+    )]
+    EmptyList {
+        /// The folder of the set.
+        out: PathBuf,
+        /// How many resources the last build had.
+        before: u64,
+    },
     /// A pattern of files to ignore is not valid.
     #[error("`ignore` of the collection: {reason}")]
     Ignore {
@@ -232,6 +254,12 @@ impl Error {
     /// Makes an error of what the operating system says of a file.
     pub(crate) fn cannot(action: Action, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
+    }
+
+    /// Whether a build was refused since all resources seem to be gone.
+    #[must_use]
+    pub fn is_of_emptiness(&self) -> bool {
+        matches!(self, Self::EmptyCollection { .. } | Self::EmptyList { .. })
     }
 }
 

@@ -58,6 +58,7 @@ pub mod site;
 pub mod source;
 pub mod state;
 pub mod status;
+mod versions;
 pub mod watch;
 
 pub use error::{Action, Error};
@@ -80,7 +81,7 @@ pub mod prelude {
     pub use crate::{
         BaseUrl, HubUrl, PageUrl,
         notify::Token,
-        settings::Rules,
+        settings::{Keep, Rules, VersionRules},
         source::{Set, Source},
     };
 }

@@ -3,9 +3,9 @@
 
 use std::{
     cell::Cell,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -22,7 +22,8 @@ use crate::{
     inventory,
     notify::{HubReport, Token, notify},
     publish::{self, Build, BuildMode, Built, DumpBackoff},
-    settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings},
+    settings::{BaseUrl, HubUrl, PageUrl, Root, Rules, SetName, SetNameError, Settings, VersionRules},
+    versions::Records,
 };
 
 /// A site whose resources a system reports itself.
@@ -58,12 +59,14 @@ pub struct Source {
     hubs: Vec<HubUrl>,
     rules: Rules,
     described_by: Option<PageUrl>,
+    allows_empty: bool,
 }
 
 impl Source {
     /// A site in `out`, published at `base_url`.
     pub fn new(out: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
-        Self { out: out.into(), base_url, hubs: Vec::new(), rules: Rules::default(), described_by: None }
+        let (out, hubs, rules) = (out.into(), Vec::new(), Rules::default());
+        Self { out, base_url, hubs, rules, described_by: None, allows_empty: false }
     }
 
     /// When lists of each set are closed, written anew, and archived. There are no dumps here, whatever the rules say: these contain files only.
@@ -76,6 +79,12 @@ impl Source {
     pub fn described_by(mut self, page: PageUrl) -> Self {
         self.described_by = Some(page);
         self
+    }
+
+    /// Whether [`Set::list`] may list nothing for a set that had resources. Otherwise it is refused, since the wrong database looks the same. Deletions that
+    /// are reported are published in any case.
+    pub fn allow_empty(self, allow_empty: bool) -> Self {
+        Self { allows_empty: allow_empty, ..self }
     }
 
     /// Adds a hub to the channels of every set.
@@ -93,8 +102,9 @@ impl Source {
         let settings =
             Settings { root: Some(root), rules, described_by, ..Settings::new("", self.base_url.clone()) };
         let settings = self.hubs.iter().cloned().fold(settings, Settings::hub);
-        let (changes, publishing, backoff, lists) = Default::default();
-        Ok(Set { out, settings, changes, publishing, backoff, lists })
+        let (records, changes, publishing, backoff, lists) = Default::default();
+        let allows_empty = self.allows_empty;
+        Ok(Set { out, settings, allows_empty, records, changes, publishing, backoff, lists })
     }
 }
 
@@ -105,11 +115,23 @@ impl Source {
 pub struct Set {
     out: PathBuf,
     settings: Settings,
+    allows_empty: bool,
+    records: Contents,
     changes: Mutex<Vec<(Change, Item)>>,
     /// Locked while a list or changes are published, so that changes stay in their order.
     publishing: Mutex<()>,
     backoff: Mutex<DumpBackoff>,
     lists: Mutex<Lists>,
+}
+
+/// What gives the bytes of the resources, if anything does.
+#[derive(Clone, Default)]
+struct Contents(Option<Records>);
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Contents").field(&self.0.is_some()).finish()
+    }
 }
 
 /// When a Resource List is written that changes made due.
@@ -150,6 +172,24 @@ impl Set {
         &self.out
     }
 
+    /// Keeps versions of the resources (MEM-015). `contents` opens the present bytes of one; it is called while changes are published, and
+    /// for each resource the first time that all of them are listed. Bytes with other digests than the item are left out: a change that
+    /// another one follows at once has no version. Call this in each process: a set without it removes what was kept.
+    #[must_use]
+    pub fn keep_versions<R: io::Read + 'static>(
+        mut self,
+        rules: VersionRules,
+        contents: impl Fn(&Item) -> io::Result<Option<R>> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.versions = rules;
+        self.records =
+            Contents(Some(Arc::new(move |item: &Item| -> io::Result<Option<Box<dyn io::Read>>> {
+                let content = contents(item)?;
+                Ok(content.map(|content| Box::new(content) as Box<dyn io::Read>))
+            })));
+        self
+    }
+
     /// Lists all resources, in ascending order of their URIs. The first time this makes the set. Later it finds changes that were not reported: by digests if
     /// both sides have one, else by length and `lastmod`.
     ///
@@ -160,7 +200,8 @@ impl Set {
     ///   fails before that, they stay collected;
     /// * later ones stay collected for [`publish`](Self::publish), which may publish once more what the list has published already.
     ///
-    /// Both `open` and the resources may fail with an error of the database; then nothing is published.
+    /// Both `open` and the resources may fail with an error of the database; then nothing is published. The same holds if nothing is listed and something was
+    /// before ([`Error::EmptyList`]), unless [`Source::allow_empty`] is set.
     pub fn list<I, E>(&self, open: impl FnOnce() -> Result<I, E>) -> Result<Built, Error>
     where
         I: IntoIterator<Item = Result<Item, E>>,
@@ -172,6 +213,8 @@ impl Set {
         };
         let aside = self.set_aside();
         let built = Build::new(&self.settings, &self.out)
+            .allow_empty(self.allows_empty)
+            .records(self.records.0.clone())
             .backoff(&mut self.backoff())
             .on_plan(&|| aside.forget())
             .list(open)?;
@@ -226,6 +269,7 @@ impl Set {
         let mode = lists.mode(now);
         let built = Build::new(&self.settings, &self.out)
             .mode(mode)
+            .records(self.records.0.clone())
             .backoff(&mut self.backoff())
             .on_plan(&|| aside.forget())
             .record(&aside.changes)?;
@@ -526,6 +570,35 @@ mod tests {
             let list = xml::read(&bytes).unwrap().into_document().unwrap();
             assert_eq!(list.entries()[0].links, std::slice::from_ref(&link), "{name}");
         }
+    }
+
+    #[test]
+    fn an_empty_list_after_one_with_resources_is_refused_and_reported_deletions_are_not() {
+        let (out, set) = place();
+        assert_eq!(set.list_all([]).unwrap().resources, 0, "nothing is lost by the first one");
+        set.list(|| Ok(listed(&["a", "b"]).into_iter())).unwrap();
+        let before = published(&set);
+        let refused = || {
+            set.updated(item("http://example.org/a", "more")).unwrap();
+            let error = set.list_all([]).unwrap_err();
+            assert!(matches!(error, Error::EmptyList { before: 2, .. }), "{error}");
+            assert_eq!(published(&set), before);
+        };
+        refused();
+        // The lists can no longer be continued.
+        fs::remove_file(set.out().join("resync/changelist.xml")).unwrap();
+        refused();
+        assert_eq!(set.list(|| Ok(listed(&["a", "b"]).into_iter())).unwrap().resources, 2);
+        for uri in ["http://example.org/a", "http://example.org/b"] {
+            set.deleted(uri).unwrap();
+        }
+        assert_eq!(set.publish().unwrap().unwrap().resources, 0, "each was reported");
+        assert_eq!(set.list_all([]).unwrap().changes.total(), 0);
+
+        set.list(|| Ok(listed(&["a"]).into_iter())).unwrap();
+        let base_url = BaseUrl::parse("http://example.org/").unwrap();
+        let allowing = Source::new(out.path(), base_url).allow_empty(true).set("one").unwrap();
+        assert_eq!(allowing.list_all([]).unwrap().changes.deleted, 1);
     }
 
     #[test]

@@ -28,10 +28,23 @@ pub struct Status {
     /// The resources.
     #[serde(flatten)]
     pub totals: Totals,
+    /// The versions of the resources, where they are kept.
+    pub versions: Option<VersionsStatus>,
     /// The documents of the site.
     pub documents: Vec<DocumentStatus>,
     /// The hubs, after them former ones that are still to be notified, and then those on hold.
     pub hubs: Vec<HubStatus>,
+}
+
+/// The versions of resources that are kept.
+#[derive(Clone, Debug, Serialize)]
+pub struct VersionsStatus {
+    /// How many.
+    pub versions: u64,
+    /// The length of their bytes, each content counted once.
+    pub bytes: u64,
+    /// The moment from which on it is known what each resource was.
+    pub since: String,
 }
 
 /// One document of the site.
@@ -96,6 +109,11 @@ pub fn status(out: &Path) -> Result<Status, Error> {
         topic: site.topic(),
         change_topic: site.change_topic(),
         totals: state.totals,
+        versions: state.versions.as_ref().map(|kept| VersionsStatus {
+            versions: kept.count,
+            bytes: kept.bytes,
+            since: kept.since.to_string(),
+        }),
         documents: documents.collect(),
         hubs: hubs(&state),
     })

@@ -35,6 +35,7 @@
 //! | [`sync`] | brings a directory in step with a Source's lists, and audits it |
 //! | [`listen`] | all of these: keeps copies in step, in an application or with a server of its own |
 //! | [`forward`] | notifications of any WebSub topics, without a copy |
+//! | [`memento`] | past states of resources: what leads to them, and what proves them |
 //! | [`state`] | what is saved between runs |
 //! | [`fetch`] | the HTTP client and its limits |
 //!
@@ -86,6 +87,7 @@ mod disk_error;
 pub mod fetch;
 pub mod forward;
 pub mod listen;
+pub mod memento;
 pub mod notification;
 pub mod prelude;
 pub mod receive;

@@ -146,7 +146,7 @@ impl<'a, 's> Keys<'a, 's> {
         self.source.wrong(at, what);
     }
 
-    /// The same behind the name of the key.
+    /// Notes a mistake at the value of a key, behind the name of the key.
     pub fn blame(&self, key: &str, what: &impl Display) {
         self.wrong(key, format!("{}{key}: {what}", self.prefix));
     }
@@ -165,7 +165,7 @@ impl<'a, 's> Keys<'a, 's> {
         self.finish_with(&listing, |_| None);
     }
 
-    /// The same, where `own` may say more of a key, and `listing` what to do about one like no other.
+    /// Notes every key that nobody asked for. `own` may say more of a key, and `listing` what to do about one like no other.
     pub fn finish_with(self, listing: &str, own: impl Fn(&str) -> Option<String>) {
         let known = self.known.into_inner();
         for key in self.table.keys() {

@@ -48,7 +48,7 @@ impl<'s> Source<'s> {
         errors.is_empty().then(|| table.into_inner())
     }
 
-    /// The same without places.
+    /// The text as a table, without places.
     pub(super) fn table(&self) -> Option<Table> {
         self.text.parse::<Table>().map_err(|error| self.no_toml(&error)).ok()
     }

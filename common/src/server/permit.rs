@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Limits;
 use super::connections::{Connections, Phase};
+use crate::locks::lock;
 
 /// The permits of a server; clones share them.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections<Arc<Notify>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connections)
     }
 
     /// How long a phase may take. The service bounds a request itself.

@@ -36,6 +36,13 @@ pub trait Fetch {
         let _ = (url, method);
         Ok(None)
     }
+
+    /// What a TimeGate, a TimeMap or a memento answers, whatever its status, redirects not followed (MEM-022); `None`, as here, where
+    /// nobody answers for them.
+    fn version(&mut self, url: &str, method: Method) -> Result<Option<VersionAnswer>, FetchFailure> {
+        let _ = (url, method);
+        Ok(None)
+    }
 }
 
 /// Bytes with an end: a file, or a `Cursor`.
@@ -70,6 +77,27 @@ pub struct TopicAnswer {
     pub content_type: Option<String>,
     /// The `Link` headers, relative targets made absolute.
     pub links: LinkHeader,
+}
+
+/// What a TimeGate, a TimeMap or a memento answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionAnswer {
+    /// The status.
+    pub status: u16,
+    /// The `Location` header.
+    pub location: Option<String>,
+    /// The `Vary` headers.
+    pub vary: Vec<String>,
+    /// The `Memento-Datetime` header.
+    pub memento_datetime: Option<String>,
+    /// The `Content-Type` header.
+    pub content_type: Option<String>,
+    /// The `Link` headers, relative targets made absolute.
+    pub links: LinkHeader,
+    /// The body of a TimeMap, or its beginning.
+    pub body: Vec<u8>,
+    /// Whether that is all of it.
+    pub is_whole: bool,
 }
 
 /// Why nothing came back, for a person to read.

@@ -4,7 +4,8 @@
 //! entries of Source Descriptions, Capability Lists, indexes and archives), checks each document it comes to, and then
 //! whether they agree: the way up ends at the Source Description, indexes and their documents name each other and the
 //! same times, changes go on from one list to the next, manifests are equal in content to those in their packages, and
-//! packages hold what they say. A topic is no document (FN-063): it is asked only for its links (FN-031).
+//! packages hold what they say. A topic is no document (FN-063): it is asked only for its links (FN-031). Of the TimeGates, TimeMaps
+//! and mementos that entries link to, a few are tried (MEM-022, MEM-028, MEM-033).
 //!
 //! The caller provides the bytes: [`Fetch`] is a web client, a folder or a map. A site may be hostile: documents, requests,
 //! links and what is kept of each are bounded, and a [`Report`] says what was left out.
@@ -56,8 +57,9 @@ mod tally;
 mod tests;
 mod topic;
 mod uniform;
+mod versions;
 
-pub use fetch::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer};
+pub use fetch::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer, VersionAnswer};
 pub use report::{Checked, Kind, Report, Stopped};
 
 use site::Site;

@@ -4,9 +4,10 @@ use std::hash::{BuildHasher as _, Hash, Hasher as _, RandomState};
 
 use super::Kind;
 use super::tally::{Gathering, Tally};
+use super::versions::VersionKind;
 use crate::datetime::DateTime;
 use crate::digest::Hashes;
-use crate::document::{Capability, Entry, Header, Relation, Root, ZIP};
+use crate::document::{Capability, Change, Entry, Header, Relation, Root, ZIP};
 use crate::rules::{Place, Rule, Times, Violations};
 use crate::xml::{Mode, Options, ReadError, Reader};
 
@@ -58,6 +59,8 @@ pub(super) enum Role {
     Package(Box<PackageListing>),
     /// A channel's topic, and the hubs that it should name.
     Topic(Vec<String>),
+    /// Where versions of this original are.
+    Version(VersionKind, String),
     /// An entry that looks as if the document were an index.
     Sample,
 }
@@ -120,6 +123,8 @@ struct Collector<'k> {
     references: Vec<Reference>,
     fingerprint: std::hash::DefaultHasher,
     sampled: bool,
+    /// To which kinds of versions an entry has led.
+    leads_to: [bool; VersionKind::COUNT],
 }
 
 impl<'k> Collector<'k> {
@@ -142,6 +147,7 @@ impl<'k> Collector<'k> {
             references: references.collect(),
             fingerprint,
             sampled: false,
+            leads_to: [false; VersionKind::COUNT],
         }
     }
 
@@ -158,6 +164,7 @@ impl<'k> Collector<'k> {
             entry.hash(&mut self.fingerprint);
         }
         self.follow(entry, place);
+        self.lead_to_versions(entry, place);
     }
 
     fn follow(&mut self, entry: &Entry, place: Place) {
@@ -212,6 +219,20 @@ impl<'k> Collector<'k> {
             self.refer(Role::Sample, entry, &entry.loc, place);
         }
         looks_like_document
+    }
+
+    /// One link of each kind is enough: there may be as many as entries.
+    fn lead_to_versions(&mut self, entry: &Entry, place: Place) {
+        // The memento of a deletion has nothing to give (MEM-031).
+        if entry.change() == Some(Change::Deleted) || entry.loc.len() > MAX_URL {
+            return;
+        }
+        for link in &entry.links {
+            let Some(kind) = VersionKind::of(&link.rel) else { continue };
+            if !std::mem::replace(&mut self.leads_to[kind.index()], true) {
+                self.refer(Role::Version(kind, entry.loc.clone()), entry, &link.href, place);
+            }
+        }
     }
 
     fn refer(&mut self, role: Role, entry: &Entry, href: &str, place: Place) {

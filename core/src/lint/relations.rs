@@ -107,7 +107,7 @@ impl<'a> Pair<'a> {
                 self.expect(&manifest, &to, Rule::EntryTarget);
                 self.check_times();
             }
-            Role::Sample | Role::Topic(_) => {}
+            Role::Sample | Role::Topic(_) | Role::Version(..) => {}
         }
     }
 

@@ -28,6 +28,8 @@ const NEED_LINKS: &[Rule] = &[
 /// What only the topic of a channel shows.
 const NEED_TOPICS: &[Rule] =
     &[Rule::TopicUnreachable, Rule::TopicContentType, Rule::TopicLinks, Rule::TopicHubs];
+/// What only the servers of versions show.
+const NEED_VERSIONS: &[Rule] = &[Rule::TimeGateAnswer, Rule::MementoAnswer, Rule::TimeMapAnswer];
 /// What only a package shows.
 const NEED_PACKAGES: &[Rule] = &[
     Rule::SetsDiffer,
@@ -54,6 +56,8 @@ pub struct Report {
     pub packages_skipped: usize,
     /// How many requests to topics were not made, since [`Fetch::topic`](super::Fetch::topic) gave nothing.
     pub topics_skipped: usize,
+    /// How many requests for versions were not made, since [`Fetch::version`](super::Fetch::version) gave nothing.
+    pub versions_skipped: usize,
     /// How many links there are in documents that were looked at by themselves.
     pub links_unfollowed: usize,
     /// How many entries do not say yet that their document is closed, since a run is under way ([`Check::under_way`](super::Check::under_way)).
@@ -134,6 +138,7 @@ impl Report {
             (by_itself, NEED_LINKS),
             (self.packages_skipped > 0 || by_itself, NEED_PACKAGES),
             (self.topics_skipped > 0 || by_itself, NEED_TOPICS),
+            (self.versions_skipped > 0, NEED_VERSIONS),
             (self.indexes_late > 0, NEED_A_RUN_THAT_IS_THROUGH),
         ];
         let unjudged = needed.into_iter().filter(|(is_missing, _)| *is_missing).flat_map(|(_, rules)| rules);

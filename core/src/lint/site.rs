@@ -7,6 +7,7 @@ use url::Url;
 
 use super::package::{self, Found};
 use super::reading::{self, MAX_URL, PackageListing, Reading, Reference, Role, Summary};
+use super::versions::{TRIED, VersionKind};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
 use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
@@ -31,6 +32,8 @@ pub(super) struct Site {
     max_edges: usize,
     max_requests: usize,
     requests: usize,
+    /// How many links to versions were tried, by kind.
+    tried: [usize; VersionKind::COUNT],
     kept: usize,
     key: RandomState,
 }
@@ -71,6 +74,7 @@ impl Site {
             max_edges: max_nodes.saturating_mul(LINKS_PER_DOCUMENT).max(MAX_ENTRIES),
             max_requests,
             requests: 0,
+            tried: [0; VersionKind::COUNT],
             kept: 0,
             key: RandomState::new(),
         }
@@ -238,6 +242,9 @@ impl Site {
         let to = match &role {
             Role::Sample => return self.look_at(fetch, from, place, &href),
             Role::Topic(hubs) => return self.ask_topic(fetch, from, place, &href, hubs),
+            Role::Version(kind, original) => {
+                return self.try_version(fetch, from, place, *kind, &href, original);
+            }
             Role::Package(said) => self.package(fetch, from, place, &href, said),
             _ => self.node(href, Some(from)),
         };
@@ -316,6 +323,32 @@ impl Site {
             let Some(Some(answer)) = answer else { continue };
             for (rule, detail) in topic::flaws(&answer, url, hubs) {
                 self.report(from, rule, place, format!("{about}{detail}"));
+            }
+        }
+    }
+
+    /// Asks for a version, or where versions are.
+    fn try_version(
+        &mut self,
+        fetch: &mut (impl Fetch + ?Sized),
+        from: usize,
+        place: Place,
+        kind: VersionKind,
+        url: &str,
+        original: &str,
+    ) {
+        if self.tried[kind.index()] == TRIED {
+            return;
+        }
+        self.tried[kind.index()] += 1;
+        for &(method, name) in kind.methods() {
+            let about = format!("{name} {url}: ");
+            let answer =
+                self.ask(fetch, from, place, kind.rule(), &about, |fetch| fetch.version(url, method));
+            self.outcome.versions_skipped += usize::from(matches!(answer, Some(None)));
+            let Some(Some(answer)) = answer else { continue };
+            for detail in kind.flaws(&answer, url, original) {
+                self.report(from, kind.rule(), place, format!("{about}{detail}"));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Sites in memory: one that is right, and then one thing wrong at a time.
 
 mod hostile;
+mod versions;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Write as _};

@@ -29,6 +29,8 @@ pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 pub(crate) const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
 /// Most entries of one document (RS-042).
 pub const MAX_ENTRIES: usize = 50_000;
+/// What the alpha draft called its lists of changes: the second of the two relations of each link that leads to one (MEM-001).
+const CHANGE_SET: &str = "http://www.openarchives.org/rs/changeset";
 /// The media type of the packages that the specification recommends (RS-101).
 pub const ZIP: &str = "application/zip";
 
@@ -95,6 +97,14 @@ impl Header {
     /// The first link with this relation.
     pub fn link(&self, relation: &Relation) -> Option<&Link> {
         self.links.iter().find(|link| link.rel == *relation)
+    }
+
+    /// Where a document of the alpha draft leads: with `current` to the Change Set that is written now (ALPHA-020), with `prev` to the
+    /// one before this (ALPHA-021). Such a link has two relations, and is read as two links with one target (MEM-003).
+    pub fn change_set(&self, relation: &str) -> Option<&Link> {
+        let is_of_a_set =
+            |href: &str| self.links.iter().any(|link| link.rel.as_str() == CHANGE_SET && link.href == href);
+        self.links.iter().find(|link| link.rel.as_str() == relation && is_of_a_set(&link.href))
     }
 
     /// The document's capability, if its `rs:md` names one.

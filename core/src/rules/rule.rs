@@ -55,7 +55,7 @@ macro_rules! rules {
             }
 
             /// The specification and section it comes from: `C` core 1.1, `CN` Change Notification 1.0.1, `FN`
-            /// Framework Notification 1.0.1, `AR` Archives 0.9.1, `XSD` the ResourceSync schema, `SM` the sitemap schemas.
+            /// Framework Notification 1.0.1, `AR` Archives 0.9.1, `R` RFC 7089, `XSD` the ResourceSync schema, `SM` the sitemap schemas.
             pub const fn section(self) -> &'static str {
                 match self { $(Self::$name => $section,)* }
             }
@@ -187,6 +187,9 @@ rules! {
     FrameworkHub "FN-060" Error "FN5" "the channel of Framework Notifications names its hub by a rs:ln with rel hub";
     HubInLoc "FN-061" Warning "FN5, CN5, SM" "the hub link is a child of url, since loc holds only text";
     TopicHubs "FN-062" Warning "FN5, CN5" "a topic names the hubs that its Capability List names";
+    TimeGateAnswer "MEM-022" Error "R 4.2.1, R 2.1" "a TimeGate answers GET and HEAD with 302, Location, Vary for accept-datetime and a link to the original, and is no memento";
+    MementoAnswer "MEM-028" Error "R 2.1.1, R 4.2.1" "a memento is served with Memento-Datetime and a link to its original";
+    TimeMapAnswer "MEM-033" Error "R 5" "a TimeMap is served as application/link-format with its original, its TimeGate, itself and each memento by its datetime";
     Unreadable "IN-001" Error "C4" "what a link names a ResourceSync document can be read as one";
     Unreachable "IN-002" Error "C6.2" "a document that is linked to can be fetched";
     EntryRepeated "IN-002" Warning "C6.1, C10.2, AR3.1" "what points at documents lists each of them once";

@@ -33,6 +33,11 @@ pub struct LinkValue {
 }
 
 impl LinkValue {
+    /// The value of its first parameter of this name, which is given in lower case.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// Whether it has this relation.
     pub fn has_rel(&self, rel: &str) -> bool {
         self.rels.iter().any(|known| known.eq_ignore_ascii_case(rel))
@@ -44,6 +49,16 @@ impl LinkValue {
             return Some(self.target.clone());
         }
         Some(legal_target(base.join(&self.target).ok()?.as_str()))
+    }
+}
+
+impl fmt::Display for LinkValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}>; rel=\"{}\"", self.target, self.rels.join(" "))?;
+        for (name, value) in &self.params {
+            write!(f, "; {name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))?;
+        }
+        Ok(())
     }
 }
 
@@ -96,6 +111,23 @@ impl LinkHeader {
         self
     }
 
+    /// Gives the link that was added last a parameter, such as `type`. A name that is no token, and a value with other than
+    /// visible ASCII characters and spaces, cannot be written and is left out.
+    ///
+    /// ```
+    /// use resync_core::websub::LinkHeader;
+    ///
+    /// let sent = LinkHeader::default().push("https://s.example/map", "timemap").param("type", "application/link-format");
+    /// assert_eq!(sent.to_string(), r#"<https://s.example/map>; rel="timemap"; type="application/link-format""#);
+    /// ```
+    #[must_use]
+    pub fn param(mut self, name: &str, value: impl Into<String>) -> Self {
+        if let Some(link) = self.0.last_mut() {
+            link.params.extend(legal_parameter(name, value.into()));
+        }
+        self
+    }
+
     /// The targets of all links with that relation, in the order given.
     pub fn with_rel(&self, rel: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |link| link.has_rel(rel)).map(|link| link.target.as_str())
@@ -139,10 +171,7 @@ impl fmt::Display for LinkHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, link) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}<{}>; rel=\"{}\"", link.target, link.rels.join(" "))?;
-            for (name, value) in &link.params {
-                write!(f, "; {name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))?;
-            }
+            write!(f, "{separator}{link}")?;
         }
         Ok(())
     }

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
+use resync_common::locks;
 use resync_core::websub::Secret;
 use tokio::task::spawn_blocking;
 use tracing::warn;
@@ -99,7 +100,7 @@ impl Addresses {
         if let Some(replaced) = made? {
             // Of this or of a later change: the next look reads it, and what others have changed meanwhile.
             let version = None;
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { version, replaced };
+            *locks::write(&self.known) = Known { version, replaced };
         }
         Ok(())
     }
@@ -120,7 +121,7 @@ impl Addresses {
             return;
         }
         // Held while it is read, so that nobody puts back an older text; and the version first, than which the text may be newer.
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locks::write(&self.known);
         known.version = self.registry.version(ADDRESSES);
         match read(&*self.registry) {
             Ok(Some(replaced)) => known.replaced = replaced,
@@ -132,7 +133,7 @@ impl Addresses {
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
+        locks::read(&self.known)
     }
 }
 

@@ -33,12 +33,12 @@ struct Gate {
 
 /// A request that is being accepted: a drain waits until this is dropped.
 #[derive(Debug)]
-pub struct Taking(Arc<Gate>);
+pub struct Admission(Arc<Gate>);
 
-impl Taking {
+impl Admission {
     /// Completes this even if the client hangs up, which drops the returned future: what is stored is also handed over, and a drain waits
     /// for both.
-    pub async fn finish<T: Send + 'static>(
+    pub async fn complete<T: Send + 'static>(
         self: Arc<Self>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
@@ -51,7 +51,7 @@ impl Taking {
     }
 }
 
-impl Drop for Taking {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.0.inside.fetch_sub(1, Ordering::SeqCst);
     }
@@ -77,11 +77,11 @@ impl Drain {
     }
 
     /// Admits a request, unless the hub is drained.
-    pub fn take_in(&self) -> Option<Arc<Taking>> {
+    pub fn admit(&self) -> Option<Arc<Admission>> {
         // Counted before it is admitted, so that a drain that begins now does not miss it.
         self.gate.inside.fetch_add(1, Ordering::SeqCst);
-        let taking = Arc::new(Taking(Arc::clone(&self.gate)));
-        (!self.is_on()).then_some(taking)
+        let admission = Arc::new(Admission(Arc::clone(&self.gate)));
+        (!self.is_on()).then_some(admission)
     }
 
     fn under_way(&self) -> usize {
@@ -154,17 +154,17 @@ mod tests {
     use crate::concurrency::{Client, ClientClass};
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Pings;
-    use crate::waiting_work::ShardQueues;
+    use crate::waiting_work::JobQueues;
 
     #[test]
     fn whoever_is_let_in_is_counted_until_it_is_done_and_whoever_is_not_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let drain = Drain::of(folder.path());
-        let taking = drain.take_in().unwrap();
+        let admission = drain.admit().unwrap();
         drain.set(true).unwrap();
-        assert!(drain.take_in().is_none());
+        assert!(drain.admit().is_none());
         assert_eq!(drain.under_way(), 1);
-        drop(taking);
+        drop(admission);
         assert_eq!(drain.under_way(), 0);
         assert!(Drain::of(folder.path()).is_on(), "the next hub is drained too");
     }
@@ -173,16 +173,16 @@ mod tests {
     async fn what_is_written_down_is_handed_over_although_the_client_hung_up_and_a_drain_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetching, mut fetched) = ShardQueues::for_test(store.all_shards());
+        let (fetching, mut fetched) = JobQueues::for_test(store.all_shards());
         let pings = Pings::new(Arc::clone(&store), fetching);
         let drain = Drain::of(folder.path());
-        let taking = drain.take_in().unwrap();
+        let admission = drain.admit().unwrap();
         let accepting = async move {
             let client = Client { network: None, class: ClientClass::Stranger };
             pings.accept("http://source.example/topic".parse().unwrap(), client, None).await.unwrap();
         };
         // Polled once, and given up like the handler of a connection that breaks.
-        assert!(taking.finish(accepting).now_or_never().is_none());
+        assert!(admission.complete(accepting).now_or_never().is_none());
         assert_eq!(drain.under_way(), 1);
         fetched.recv().await.expect("it is fetched");
         while drain.under_way() > 0 {

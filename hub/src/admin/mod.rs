@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use addresses::Addresses;
 pub use audit::{Audit, AuditError, By, Entry};
 pub use commands::{Target, ToAdd, ToDeny};
-pub use drain::{Drain, Taking};
+pub use drain::{Admission, Drain};
 pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, ExportedSubscription};
 pub use log_filter::LogFilter;
 pub use notification::NotificationView;
@@ -199,7 +199,7 @@ pub struct AdminService {
 impl AdminService {
     fn where_nothing_is_delivered(store: Arc<dyn Store>, folder: &std::path::Path) -> Self {
         let counters = Arc::new(Counters::new(store.shards()));
-        let (telling, _) = crate::waiting_work::ShardQueues::new_pair();
+        let (telling, _) = crate::waiting_work::JobQueues::new_pair();
         let delivering = crate::delivery::Meters::default();
         let sources = Sources { published: Vec::new(), delivering, counters: Arc::clone(&counters) };
         let registry: Arc<dyn Registry> = Arc::new(crate::store::Files::in_folder(folder));

@@ -17,7 +17,7 @@ use resync_hub::topics::Tokens;
 use tempfile::Builder;
 
 use super::ask::Admin;
-use super::owner::{is_ours, is_ours_or_is_passed_on};
+use super::owner::{is_ours_or_is_passed_on, is_ours_or_is_piped};
 use super::reach::{AdminAddress, RunningHub, operator};
 use super::which::WhichHub;
 use super::{Failure, complain, say};
@@ -152,7 +152,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     let Restore { file, without_credentials, hub } = command;
     let config = hub.load()?;
     if config.data_dir.exists() {
-        is_ours(&config)?;
+        is_ours_or_is_piped(&config, &file)?;
     }
     let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let place = Place::of(&config);

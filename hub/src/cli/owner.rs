@@ -22,17 +22,29 @@ const STATES: &str = "/var/lib/private";
 /// # Errors
 /// With the command line that runs this command as the owner.
 pub(super) fn is_ours(config: &Config) -> Result<(), Failure> {
-    owned(config, &env::args().skip(1).collect::<Vec<_>>(), "")
+    owned(config, &env::args().skip(1).collect::<Vec<_>>(), "", "")
 }
 
 /// As above, for a command whose output the shell should write, since the owner may write nowhere else.
 pub(super) fn is_ours_or_is_passed_on(config: &Config, file: &Path) -> Result<(), Failure> {
-    let file = file.display().to_string();
-    let dash = |word: String| if word == file { "-".to_owned() } else { word };
-    owned(config, &env::args().skip(1).map(dash).collect::<Vec<_>>(), &format!(" > {}", quoted(&file)))
+    owned(config, &with_dash(file), "", &format!(" > {}", quoted(&file.display().to_string())))
 }
 
-fn owned(config: &Config, arguments: &[String], behind: &str) -> Result<(), Failure> {
+/// As above, for a command that reads a file which only root may read: the owner gets it from `cat`.
+pub(super) fn is_ours_or_is_piped(config: &Config, file: &Path) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        return is_ours(config);
+    }
+    owned(config, &with_dash(file), &format!("sudo cat {} | ", quoted(&file.display().to_string())), "")
+}
+
+/// The arguments of this command, with - for the file.
+fn with_dash(file: &Path) -> Vec<String> {
+    let file = file.display().to_string();
+    env::args().skip(1).map(|word| if word == file { "-".to_owned() } else { word }).collect()
+}
+
+fn owned(config: &Config, arguments: &[String], before: &str, behind: &str) -> Result<(), Failure> {
     let folder = &config.data_dir;
     // A volume of a container is often root's, and open to the group of a hub that is not.
     let owner = fs::metadata(folder.join(store::MARK)).or_else(|_| fs::metadata(folder));
@@ -44,7 +56,7 @@ fn owned(config: &Config, arguments: &[String], behind: &str) -> Result<(), Fail
     let words: Vec<_> = [&program].into_iter().chain(arguments).map(|word| quoted(word)).collect();
     let state = folder.canonicalize().ok().and_then(|folder| state(&folder));
     Err(Failure::new(format_args!(
-        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user,\n  {} {}{behind}",
+        "{} belongs to another user (number {owner}), who could not read what is written here: run this command as that user,\n  {before}{} {}{behind}",
         folder.display(),
         prefix(state.as_deref(), owner, config.secrets.credential()),
         words.join(" "),

@@ -9,8 +9,9 @@ mod queues;
 
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::queues::Peer;
@@ -161,7 +162,7 @@ impl Limiter {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.queues)
     }
 }
 

@@ -35,7 +35,7 @@ pub fn load(
     layered(file, environment, flags).map(|(config, _)| config)
 }
 
-/// The same, and the values that it was made of.
+/// The configuration, and the values that it was made of.
 pub(super) fn layered(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,

@@ -282,13 +282,13 @@ pub struct LimitsConfig {
     /// These for callbacks on one host; of all clients five times as many.
     #[serde(deserialize_with = "values::parsed")]
     pub callback_host: Rate,
-    /// The same for one topic.
+    /// Requests to subscribe and unsubscribe for one topic; of all clients five times as many.
     #[serde(deserialize_with = "values::parsed")]
     pub topic: Rate,
     /// Pings without a token of one client.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_client: Rate,
-    /// The same for one topic.
+    /// Pings without a token for one topic.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_topic: Rate,
     /// These for topics on one host.

@@ -67,7 +67,7 @@ impl SignatureConfig {
         covering.max_by_key(|entry| entry.host.len()).map_or(self.method, |entry| entry.method)
     }
 
-    /// The same for every host.
+    /// This method for every host.
     #[cfg(test)]
     pub(crate) fn always(method: SignatureMethod) -> Self {
         Self { method, by_host: Vec::new() }

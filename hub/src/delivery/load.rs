@@ -43,10 +43,9 @@ pub(super) async fn load(
         retry: settings.retry.clone(),
         breaker: settings.breaker,
         steps: STEPS,
-        worker,
     };
     let now = Now::read(store.clock());
-    let scheduler = Scheduler::new(shard, limits, state, Clock::new(now, doubted_until), now);
+    let scheduler = Scheduler::new(shard, limits, worker, state, Clock::new(now, doubted_until), now);
     Ok(Owned::new(ownership, scheduler))
 }
 

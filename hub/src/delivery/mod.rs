@@ -12,6 +12,7 @@ mod owner;
 mod scheduler;
 mod sender;
 
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -33,11 +34,16 @@ pub use self::sender::{
 };
 use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};
 use crate::egress::Guard;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::waiting_work::WaitingWork;
 
 /// How often it is checked that the workers are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The system gives no thread for a worker.
+#[derive(Debug, thiserror::Error)]
+#[error("no thread for delivery: {0}; raise the limit for threads (TasksMax, ulimit -u)")]
+pub struct NoThread(#[from] io::Error);
 
 /// The running delivery.
 #[derive(Debug)]
@@ -58,8 +64,8 @@ impl Delivery {
     /// Starts one worker per core. They own no shard yet.
     ///
     /// # Errors
-    /// [`StoreError`] when there is no thread for a worker.
-    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, StoreError> {
+    /// [`NoThread`]
+    pub async fn start(store: Arc<dyn Store>, guard: Guard, settings: Settings) -> Result<Self, NoThread> {
         let counters = Arc::new(Counters::new(store.shards()));
         let observers = Observers { tracer: settings.tracer.clone(), ..Observers::default() };
         let count = worker_count(store.shards());
@@ -102,7 +108,7 @@ impl Delivery {
                 Ok(worker) => delivery.workers.push(worker),
                 Err(error) => {
                     delivery.stop().await;
-                    return Err(StoreError::Read(format!("no thread for delivery: {error}")));
+                    return Err(error.into());
                 }
             }
         }

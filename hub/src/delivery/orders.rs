@@ -61,7 +61,8 @@ impl Orders {
         Ok(OfOwned::new(answers.into_values().sum(), elsewhere))
     }
 
-    /// The same in this shard alone, which has all that the command is about.
+    /// Carries out a command in this shard alone, which has all that the command is about; returns, once that is durable, how many
+    /// subscriptions it concerns.
     ///
     /// # Errors
     /// [`NotExecuted`]

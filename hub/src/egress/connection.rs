@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use h2::Reason;
@@ -18,6 +18,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::rt::{Executor, Read, Write};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
+use resync_common::locks::lock;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -115,7 +116,7 @@ impl Tasks {
 
     fn begin(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Nothing in here can panic half-way.
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = lock(&self.under_way);
         while under_way.try_join_next().is_some() {}
         under_way.spawn(task);
     }
@@ -247,7 +248,7 @@ impl Connection {
         self.sender.is_closed()
     }
 
-    /// The same, after a look at what has come from its peer.
+    /// Whether nothing can be sent over it any more, after a look at what has come from its peer.
     pub(super) fn has_ended(&mut self) -> bool {
         self.sender.has_ended()
     }

@@ -4,13 +4,14 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
+use resync_common::locks::lock;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tower_service::Service;
@@ -102,7 +103,7 @@ impl Purpose {
     }
 
     fn reserved(&self) -> MutexGuard<'_, Reserved> {
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reserved)
     }
 }
 

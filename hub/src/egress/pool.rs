@@ -9,7 +9,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
 use lru::LruCache;
+use resync_common::locks::lock;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower_service::Service;
@@ -54,6 +55,7 @@ pub(super) struct Bounds {
     pub(super) all: usize,
 }
 
+/// The connections of a pool. Nothing that changes them can panic half-way.
 struct State {
     bounds: Bounds,
     /// Those that were used last are at the back. Strangers choose the keys, but there are no more of them than open connections.
@@ -359,11 +361,6 @@ fn idle_time(value: &http::HeaderValue) -> Duration {
         name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().parse::<u64>().ok())?
     });
     timeout.map_or(IDLE, |seconds| Duration::from_secs(seconds).saturating_sub(AHEAD).min(IDLE))
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing in here can panic half-way.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Pool {

@@ -25,9 +25,9 @@ const FREE: usize = 4 * 1_024;
 /// How slowly a body may come in, or an answer be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Nothing may move for so long in all …
+    /// Nothing may move for so long in all.
     pub patience: Duration,
-    /// … and the time that has passed is earned back at so many bytes a second.
+    /// The time that has passed is earned back at so many bytes a second.
     pub bytes_per_second: u64,
 }
 

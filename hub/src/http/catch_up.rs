@@ -25,9 +25,9 @@ use super::reply::{later, refuse, too_many, unavailable};
 use crate::store::{Notification, Offset};
 use crate::topics::{CatchUpError, Page, Reservation};
 
-/// Notifications of a page, unless the query says otherwise …
+/// Notifications of a page, unless the query says otherwise.
 const USUAL: usize = 100;
-/// … and at most.
+/// Notifications of a page at most.
 const MOST: usize = 1_000;
 /// `Retry-After` when the memory for pages is used up.
 const ROOM_RETRY: u64 = 5;

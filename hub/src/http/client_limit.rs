@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use resync_common::locks::lock;
 
 use super::client::TrustedProxies;
 use crate::config::IngressConfig;
@@ -77,7 +79,7 @@ impl ClientLimit {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.taken)
     }
 }
 

@@ -61,7 +61,7 @@ async fn endpoint(
 }
 
 async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body>) -> Response {
-    let Some(taking) = state.drain.take_in() else {
+    let Some(admission) = state.drain.admit() else {
         let why =
             "this hub is about to stop and accepts nothing new: send the same request again in a moment";
         return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
@@ -73,23 +73,23 @@ async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(client, &head.headers, body, taking).await;
+        return state.publish.content(client, &head.headers, body, admission).await;
     }
     let bodies = &state.publish.bodies;
     match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
         Ok((body, room)) => {
-            let take = async move {
-                let answer = state.forms.during(take_form(&state, client, &head.headers, &body)).await;
+            let handling = async move {
+                let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
                 drop(room);
                 answer
             };
-            taking.finish(take).await
+            admission.complete(handling).await
         }
         Err(unread) => unread.into_response(),
     }
 }
 
-async fn take_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn handle_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
     let grant = state.publish.intake.grant(headers);
     match websub::Request::parse_within(body, state.publish.most_named(grant.as_ref())) {
         Ok(websub::Request::Subscribe(request)) => {

@@ -16,7 +16,7 @@ use super::meters::PublishMeters;
 use super::notifications::Statuses;
 use super::ping_limit::PingLimit;
 use super::reply::{later, refuse, text, unavailable};
-use crate::admin::Taking;
+use crate::admin::Admission;
 use crate::concurrency::{Client, ClientClass};
 use crate::rate_limiter::{Refusal, network};
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
@@ -77,7 +77,7 @@ impl PublishState {
         ping: websub::Publish,
     ) -> Response {
         let mut span = None;
-        let taken = self.take_ping(client, headers, grant, ping, &mut span).await;
+        let taken = self.handle_ping(client, headers, grant, ping, &mut span).await;
         let response = taken.map_or_else(|refusal| refusal, |()| StatusCode::NO_CONTENT.into_response());
         self.meters.ping(response.status());
         answered(span, response.status());
@@ -90,10 +90,10 @@ impl PublishState {
         client: IpAddr,
         headers: &HeaderMap,
         body: Body,
-        taking: Arc<Taking>,
+        admission: Arc<Admission>,
     ) -> Response {
         let (mut span, mut note) = (None, String::new());
-        let response = match self.take_content(headers, body, taking, (&mut span, &mut note)).await {
+        let response = match self.handle_content(headers, body, admission, (&mut span, &mut note)).await {
             Ok(id) => accepted(&self.statuses, client, id, &note, headers).await,
             Err(refusal) => refusal,
         };
@@ -113,7 +113,7 @@ impl PublishState {
 
     /// A ping needs no token, since the hub fetches the topic itself. Without one it is limited (C-04, C-05), whatever the policy, and
     /// not traced if the policy requires tokens.
-    async fn take_ping(
+    async fn handle_ping(
         &self,
         client: IpAddr,
         headers: &HeaderMap,
@@ -142,11 +142,11 @@ impl PublishState {
     }
 
     /// The sender is authorised before the body is read, so that strangers cost only a header.
-    async fn take_content(
+    async fn handle_content(
         &self,
         headers: &HeaderMap,
         body: Body,
-        taking: Arc<Taking>,
+        admission: Arc<Admission>,
         (span, note): (&mut Option<OpenSpan>, &mut String),
     ) -> Result<NotificationId, Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
@@ -168,7 +168,7 @@ impl PublishState {
             drop(room);
             (posted, opened)
         };
-        let (posted, opened) = taking.finish(post).await;
+        let (posted, opened) = admission.complete(post).await;
         let span = span.insert(opened);
         let id = posted.map_err(|refused| refuse_content(&refused))?;
         span.note("websub.notification", || id.to_string());

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use resync_core::address::customer;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -94,7 +95,7 @@ impl SearchQueue {
     }
 
     fn of(&self, client: IpAddr) -> Arc<OfClient> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         if let Some(known) = clients.get(&client).and_then(Weak::upgrade) {
             return known;
         }

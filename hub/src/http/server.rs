@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(8);
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The same error is logged no more often than this.
+/// An error that repeats is logged no more often than this.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of an answer in the system's send buffer (it takes twice of what is set). They count as written.
 const SEND_BUFFER: usize = 128 * 1024;
@@ -115,7 +115,7 @@ pub async fn serve(listener: TcpListener, router: Router, ingress: Ingress, mut 
         match accepted {
             Ok((stream, client, arrival)) => {
                 let ends = (graceful.watcher(), stop.clone());
-                take(stream, client, arrival, &router, &ingress, ends);
+                serve_connection(stream, client, arrival, &router, &ingress, ends);
             }
             Err(error) => {
                 if logged.is_none_or(|logged: Instant| logged.elapsed() > LOG_EVERY) {
@@ -143,7 +143,8 @@ async fn accept(
     Ok((stream, client, arrival))
 }
 
-fn take(
+/// Serves one connection in a task of its own, if its client may have one more.
+fn serve_connection(
     stream: TcpStream,
     client: SocketAddr,
     arrival: Option<OwnedSemaphorePermit>,

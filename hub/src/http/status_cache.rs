@@ -1,9 +1,10 @@
 //! Statuses that were counted a moment ago. One that took long to count is given again for longer, so that queries of one
 //! notification keep a small share of one core busy, however many there are and however many subscriptions the topic has.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use resync_common::locks::lock;
 use resync_core::websub::NotificationId;
 
 use crate::weighted_cache::WeightedCache;
@@ -47,7 +48,7 @@ impl<S: Clone> StatusCache<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, WeightedCache<NotificationId, Counted<S>>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counted)
     }
 }
 

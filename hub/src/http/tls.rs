@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
+use resync_common::locks;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -110,7 +111,7 @@ impl Tls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).config);
+        let config = Arc::clone(&locks::read(&self.in_force).config);
         TlsAcceptor::from(config).accept(stream).await
     }
 
@@ -145,7 +146,7 @@ impl Tls {
             .and_then(|pair| pair.check_date(&self.files, SystemTime::now()).map(|()| pair))
         {
             Ok(pair) => {
-                *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = pair;
+                *locks::write(&self.in_force) = pair;
                 info!(%certificate, "new certificate in use");
                 self.remind();
             }
@@ -177,7 +178,7 @@ impl Tls {
     }
 
     fn pair(&self) -> Pair {
-        self.in_force.read().unwrap_or_else(PoisonError::into_inner).clone()
+        locks::read(&self.in_force).clone()
     }
 }
 

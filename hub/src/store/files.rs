@@ -4,9 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
+use resync_common::locks::lock;
 use resync_core::durable::{folder_of, replace, replace_private};
 use resync_core::lock::FileLock;
 
@@ -57,7 +58,7 @@ impl Files {
     }
 
     fn with_log(&self, work: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.log);
         let mut file = match log.take() {
             Some(file) => file,
             None => open_log(&self.log_path())?,
@@ -90,7 +91,7 @@ impl Registry for Files {
     }
 
     fn change(&self, of: Document, change: &mut Change<'_>) -> io::Result<()> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = lock(&self.changing);
         let _lock = self.lock(of)?;
         match change(self.read(of)?) {
             Some(bytes) if of == Document::PageAddresses => replace(&self.path(of), &bytes),
@@ -108,7 +109,7 @@ impl Registry for Files {
     }
 
     fn shorten_log(&self, longest: u64) -> io::Result<()> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&self.log);
         let path = self.log_path();
         if fs::exists(&path)? && fs::metadata(&path)?.len() > longest {
             // What is open is the old one.

@@ -7,10 +7,11 @@
 use std::hash::RandomState;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use resync_common::locks::lock;
 use resync_core::websub::CallbackUrl;
 
 use super::confirmed_hosts::ConfirmedHosts;
@@ -129,7 +130,7 @@ impl VerificationBreaker {
 
     fn with<T>(&self, callback: &CallbackUrl, work: impl FnOnce(&mut State, &str) -> T) -> Option<T> {
         let host = callback.url().host_str().unwrap_or_default();
-        self.enabled.then(|| work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), host))
+        self.enabled.then(|| work(&mut lock(&self.state), host))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::concurrency::{Client, ClientClass, Limiter, Permit};
 use crate::egress::{self, Forbidden, Guard};
 use crate::rate_limiter::network;
 use crate::store::{Intent, NewRequest, RequestId, Shard, Store, StoreError};
-use crate::waiting_work::ShardQueues;
+use crate::waiting_work::JobQueues;
 
 /// Bytes of a request on its way to verification. Each has a permit to wait, which bounds their number.
 const ON_ITS_WAY_BYTES: usize = 48;
@@ -76,7 +76,7 @@ pub struct Requests {
     guard: Guard,
     breaker: VerificationBreaker,
     bounds: Bounds,
-    verification: ShardQueues<ToVerify>,
+    verification: JobQueues<ToVerify>,
     waiting: Limiter,
 }
 
@@ -97,7 +97,7 @@ impl Requests {
         guard: Guard,
         breaker: VerificationBreaker,
         bounds: Bounds,
-        verification: ShardQueues<ToVerify>,
+        verification: JobQueues<ToVerify>,
         waiting: Limiter,
     ) -> Self {
         Self { store, guard, breaker, bounds, verification, waiting }

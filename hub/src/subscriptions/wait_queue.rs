@@ -65,13 +65,32 @@ impl Ord for Pause {
 }
 
 impl<E, N: Send + 'static> WaitQueue<E, N> {
-    pub(super) fn new() -> Self {
+    /// Takes in what comes, and handles what happens, until nothing waits any more and nothing more can come.
+    pub(super) async fn serve<T>(
+        mut incoming: mpsc::UnboundedReceiver<T>,
+        mut take_in: impl FnMut(T, &mut Self),
+        mut handle: impl FnMut(Event<N>, &mut Self),
+    ) {
+        let mut queue = Self::new();
+        let mut is_open = true;
+        while is_open || !queue.entries.is_empty() {
+            tokio::select! {
+                received = incoming.recv(), if is_open => match received {
+                    Some(one) => take_in(one, &mut queue),
+                    None => is_open = false,
+                },
+                event = queue.next() => handle(event, &mut queue),
+            }
+        }
+    }
+
+    fn new() -> Self {
         let (grants, granted) = mpsc::unbounded_channel();
         Self { grants, granted, entries: HashMap::new(), pauses: BinaryHeap::new(), tasks: JoinSet::new() }
     }
 
     /// The next event; waits while there is none.
-    pub(super) async fn next(&mut self) -> Event<N> {
+    async fn next(&mut self) -> Event<N> {
         let first = self.pauses.peek().map(|Reverse(pause)| pause.until);
         let pause_over = async {
             match first {
@@ -125,9 +144,5 @@ impl<E, N: Send + 'static> WaitQueue<E, N> {
             self.entries.shrink_to_fit();
         }
         entry
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 }

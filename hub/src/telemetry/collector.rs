@@ -88,7 +88,7 @@ struct SendFailure {
 }
 
 impl Collector {
-    async fn take(&self, spans: &[Span]) -> Result<(), SendFailure> {
+    async fn send(&self, spans: &[Span]) -> Result<(), SendFailure> {
         let request = Request::post(self.traces.as_str())
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, egress::USER_AGENT)
@@ -203,7 +203,7 @@ impl Exporter {
     async fn send(&mut self, batch: &[Span]) -> SpanResult {
         let mut pauses = AGAIN_AFTER.into_iter();
         loop {
-            let SendFailure { why, passes } = match self.collector.take(batch).await {
+            let SendFailure { why, passes } = match self.collector.send(batch).await {
                 Ok(()) => {
                     if self.away {
                         info!("the collector accepts traces again");

@@ -1,9 +1,10 @@
 //! Who may publish what: whoever shows a token that covers the topic. The hub reads the tokens again when they have changed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 use tracing::error;
@@ -124,7 +125,7 @@ impl Authority {
     }
 
     fn tokens_by_hash(&self, version: Option<DocumentVersion>, now: Instant) -> Arc<TokensByHash> {
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.cached);
         cached.refresh(&*self.registry, version, now);
         Arc::clone(&cached.tokens_by_hash)
     }

@@ -2,12 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::StatusCode;
 use lru::LruCache;
+use resync_common::locks::lock;
 use resync_core::websub::TopicUrl;
 use tracing::debug;
 
@@ -57,7 +58,7 @@ impl RecentVerdicts {
     }
 
     fn put(&self, topic: &TopicUrl, verdict: &Verdict) {
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = lock(&self.verdicts);
         let key = self.hasher.hash_one(topic.key());
         match verdict {
             Verdict::Refused(reason) if reason.len() > LONGEST_REMEMBERED => {}
@@ -72,7 +73,7 @@ impl RecentVerdicts {
 
     /// For strangers; trusted clients have the topic looked at again.
     fn get(&self, topic: &TopicUrl, client: Client) -> Option<Verdict> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdicts = lock(&self.verdicts);
         let (verdict, since) = verdicts.peek(&self.hasher.hash_one(topic.key()))?;
         (client.class == ClientClass::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
     }

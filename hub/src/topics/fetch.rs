@@ -34,7 +34,7 @@ use crate::store::{
     Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
-use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
+use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
 /// Fetches at once: in all, on slow networks, on one network and for one client. A slow network, or one with many names, should
 /// not slow down others.
@@ -54,7 +54,7 @@ const ACCEPTED_AT_ONCE: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Pings {
     store: Arc<dyn Store>,
-    fetcher: ShardQueues<AcceptedPing>,
+    fetcher: JobQueues<AcceptedPing>,
 }
 
 /// A ping that waits for its fetch.
@@ -73,7 +73,7 @@ impl AcceptedPing {
 
 impl Pings {
     /// `fetcher` gets each ping of this hub's shards once it is durable.
-    pub fn new(store: Arc<dyn Store>, fetcher: ShardQueues<AcceptedPing>) -> Self {
+    pub fn new(store: Arc<dyn Store>, fetcher: JobQueues<AcceptedPing>) -> Self {
         Self { store, fetcher }
     }
 
@@ -234,8 +234,8 @@ impl Fetcher {
     }
 
     /// Fetches what was pinged in the shards of this hub, which comes by these queues.
-    pub fn in_shards(self, queues: ShardQueues<AcceptedPing>) -> Arc<dyn WaitingWork> {
-        queues.done_by(self)
+    pub fn in_shards(self, queues: JobQueues<AcceptedPing>) -> Arc<dyn WaitingWork> {
+        queues.run_by(self)
     }
 
     async fn fetch_all(self, mut pings: mpsc::UnboundedReceiver<AcceptedPing>) {
@@ -436,15 +436,19 @@ impl Fetcher {
 }
 
 #[async_trait]
-impl ShardWorker for Fetcher {
+impl JobRunner for Fetcher {
     type Job = AcceptedPing;
 
-    fn work(&self, pings: mpsc::UnboundedReceiver<AcceptedPing>) -> BoxFuture<'static, ()> {
+    fn run(&self, pings: mpsc::UnboundedReceiver<AcceptedPing>) -> BoxFuture<'static, ()> {
         // Flights of its own: one that is cut must not be joined later.
         Box::pin(Self { flights: SingleFlight::default(), ..self.clone() }.fetch_all(pings))
     }
 
-    async fn read(&self, shards: &[Shard], queues: &ShardQueues<AcceptedPing>) -> Result<(), StoreError> {
+    async fn enqueue_waiting(
+        &self,
+        shards: &[Shard],
+        queues: &JobQueues<AcceptedPing>,
+    ) -> Result<(), StoreError> {
         for ping in self.store.pings(shards).await? {
             let shard = Shard::that_fetches(&ping.topic, self.store.shards());
             queues.send(shard, AcceptedPing::recovered(ping));
@@ -547,7 +551,7 @@ mod tests {
     async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetcher, mut pinged) = ShardQueues::for_test(store.all_shards());
+        let (fetcher, mut pinged) = JobQueues::for_test(store.all_shards());
         let pings = Pings::new(Arc::clone(&store), fetcher);
         let topics: Vec<TopicUrl> =
             (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
@@ -616,7 +620,7 @@ mod tests {
         store.put_ping(topic.clone(), None).await.unwrap();
         let (_running, stop) = watch::channel(false);
         let hubs = [(), ()].map(|()| {
-            let (queues, work) = ShardQueues::new_pair();
+            let (queues, work) = JobQueues::new_pair();
             tokio::spawn(work.run(stop.clone()));
             fetcher(&store).in_shards(queues)
         });

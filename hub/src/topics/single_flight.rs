@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use resync_core::websub::TopicUrl;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -145,7 +146,7 @@ impl SingleFlight {
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<TopicUrl, Flight>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.under_way)
     }
 }
 

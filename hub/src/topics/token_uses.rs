@@ -1,9 +1,10 @@
 //! When publishers' tokens were used last, so that the operator sees which may be revoked. Saved at most once a minute.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use tokio::sync::watch;
 use tokio::time::interval;
@@ -72,6 +73,6 @@ impl TokenUses {
     }
 
     fn since(&self) -> MutexGuard<'_, BTreeMap<String, DateTime>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.since)
     }
 }

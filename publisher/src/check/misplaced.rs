@@ -5,7 +5,7 @@
 
 use resync_core::{
     document::{Capability, Root},
-    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
+    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer, VersionAnswer},
     misplaced::{Bases, SOURCE_DESCRIPTION, folder_of, places},
     xml::Reader,
 };
@@ -147,6 +147,10 @@ impl<F: Fetch> Fetch for Misplaced<'_, F> {
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         self.fetch.topic(url, method)
+    }
+
+    fn version(&mut self, url: &str, method: Method) -> Result<Option<VersionAnswer>, FetchFailure> {
+        self.fetch.version(url, method)
     }
 }
 

@@ -37,7 +37,7 @@ use folder::Wanted;
 use misplaced::Misplaced;
 use resync_core::lint::{
     Check, Fetch, FetchFailure, Fetched, MAX_DOCUMENTS, MAX_REQUESTS, Method, PackageBytes, Report,
-    TopicAnswer,
+    TopicAnswer, VersionAnswer,
 };
 use tokio::runtime::Handle;
 use url::Url;
@@ -232,6 +232,7 @@ fn join(whole: &mut Report, part: Report) {
     whole.omitted += part.omitted;
     whole.packages_skipped += part.packages_skipped;
     whole.topics_skipped += part.topics_skipped;
+    whole.versions_skipped += part.versions_skipped;
     whole.links_unfollowed += part.links_unfollowed;
     whole.indexes_late += part.indexes_late;
     whole.stopped = whole.stopped.take().or(part.stopped);
@@ -276,5 +277,10 @@ impl<F: Fetch, P: FnMut(Progress<'_>)> Fetch for Reporting<'_, F, P> {
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         self.report(url);
         self.fetch.topic(url, method)
+    }
+
+    fn version(&mut self, url: &str, method: Method) -> Result<Option<VersionAnswer>, FetchFailure> {
+        self.report(url);
+        self.fetch.version(url, method)
     }
 }

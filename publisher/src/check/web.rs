@@ -5,10 +5,14 @@ use std::{
     time::Duration,
 };
 
-use http::header::{CONTENT_TYPE, LINK};
+use http::{
+    HeaderName, HeaderValue,
+    header::{CONTENT_TYPE, LINK, LOCATION, VARY},
+};
 use reqwest::{Response, redirect::Policy};
 use resync_core::{
-    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer},
+    lint::{Fetch, FetchFailure, Fetched, Method, PackageBytes, TopicAnswer, VersionAnswer},
+    memento::{LINK_FORMAT_TYPE, MEMENTO_DATETIME},
     websub::LinkHeader,
     xml::MAX_BYTES,
 };
@@ -21,11 +25,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one document, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 5;
+/// How much of a TimeMap is looked at.
+const TIME_MAP_BYTES: usize = 4 << 20;
 
 /// An HTTP client for code that is not async. Packages are stored in temporary files, one at a time.
 #[derive(Debug)]
 pub(super) struct Web {
     client: reqwest::Client,
+    /// Follows no redirects.
+    direct: reqwest::Client,
     runtime: Handle,
     deadline: Instant,
     allowed: Duration,
@@ -37,10 +45,12 @@ impl Web {
     /// A client whose requests run on `runtime`, for the time `allowed` from now on; to be used on threads outside of it. It fetches
     /// at most `packages` bytes of packages.
     pub(super) fn new(runtime: Handle, allowed: Duration, packages: u64) -> Result<Self, Error> {
-        let client = http_client::client(Policy::limited(REDIRECTS), CONNECT_TIMEOUT, TIMEOUT);
+        let client =
+            |redirects| http_client::client(redirects, CONNECT_TIMEOUT, TIMEOUT).map_err(Error::Client);
         let now = Instant::now();
         let deadline = now.checked_add(allowed).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
-        Ok(Self { client: client.map_err(Error::Client)?, runtime, deadline, allowed, packages })
+        let (client, direct) = (client(Policy::limited(REDIRECTS))?, client(Policy::none())?);
+        Ok(Self { client, direct, runtime, deadline, allowed, packages })
     }
 
     /// Runs a request unless time is up, and until it is.
@@ -102,6 +112,32 @@ impl Web {
         let links = LinkHeader::parse(response.headers().get_all(LINK)).resolve(response.url());
         Ok(TopicAnswer { content_type: content_type(&response), links })
     }
+
+    /// The answer as it is, and of a TimeMap what it says.
+    async fn ask_version(&self, method: http::Method, url: &str) -> Result<VersionAnswer, FetchFailure> {
+        let mut response = self.direct.request(method, url).send().await.map_err(failure)?;
+        let text = |name: HeaderName| response.headers().get(name).map(as_text);
+        let mut answer = VersionAnswer {
+            status: response.status().as_u16(),
+            location: text(LOCATION),
+            vary: response.headers().get_all(VARY).iter().map(as_text).collect(),
+            memento_datetime: text(HeaderName::from_static(MEMENTO_DATETIME)),
+            content_type: content_type(&response),
+            links: LinkHeader::parse(response.headers().get_all(LINK)).resolve(response.url()),
+            body: Vec::new(),
+            is_whole: true,
+        };
+        let is_time_map =
+            answer.content_type.as_deref().is_some_and(|text| text.starts_with(LINK_FORMAT_TYPE));
+        while is_time_map && let Some(chunk) = response.chunk().await.map_err(failure)? {
+            answer.body.extend_from_slice(&chunk);
+            if answer.body.len() > TIME_MAP_BYTES {
+                answer.is_whole = false;
+                break;
+            }
+        }
+        Ok(answer)
+    }
 }
 
 impl Fetch for Web {
@@ -127,11 +163,12 @@ impl Fetch for Web {
 
     fn topic(&mut self, url: &str, method: Method) -> Result<Option<TopicAnswer>, FetchFailure> {
         tracing::debug!(url, ?method, "asking a topic");
-        let method = match method {
-            Method::Get => http::Method::GET,
-            Method::Head => http::Method::HEAD,
-        };
-        self.in_time(self.ask(method, url)).map(Some)
+        self.in_time(self.ask(http_method(method), url)).map(Some)
+    }
+
+    fn version(&mut self, url: &str, method: Method) -> Result<Option<VersionAnswer>, FetchFailure> {
+        tracing::debug!(url, ?method, "asking for a version");
+        self.in_time(self.ask_version(http_method(method), url)).map(Some)
     }
 }
 
@@ -144,8 +181,18 @@ fn successful(answer: Result<Response, reqwest::Error>) -> Result<Response, Fetc
 }
 
 fn content_type(response: &Response) -> Option<String> {
-    let value = response.headers().get(CONTENT_TYPE)?;
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    response.headers().get(CONTENT_TYPE).map(as_text)
+}
+
+fn as_text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+fn http_method(method: Method) -> http::Method {
+    match method {
+        Method::Get => http::Method::GET,
+        Method::Head => http::Method::HEAD,
+    }
 }
 
 fn failure(error: reqwest::Error) -> FetchFailure {

@@ -263,6 +263,9 @@ pub(crate) struct BuildArgs {
     /// Build the site from this configuration although it belongs to another one; sets that this one does not list are removed
     #[arg(long)]
     pub(crate) take_over: bool,
+    /// Publish even that all files are gone, which is refused otherwise: a disk that is not mounted looks the same
+    #[arg(long)]
+    pub(crate) allow_empty: bool,
 }
 
 impl BuildArgs {
@@ -463,7 +466,7 @@ impl Cli {
 }
 
 /// Flags without a variable, which would apply to every run.
-const ONE_RUN: [&str; 3] = ["take_over", "drop_hub", "dry_run"];
+const ONE_RUN: [&str; 4] = ["take_over", "allow_empty", "drop_hub", "dry_run"];
 
 /// The command line with all its habits.
 pub(crate) fn command() -> clap::Command {

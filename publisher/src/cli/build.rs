@@ -48,10 +48,14 @@ pub(super) struct BuildReport {
     lines: Vec<(Option<String>, String)>,
     sets: Vec<Value>,
     has_maintenance_failures: bool,
+    /// Whether there was no room for a version.
+    lacks_versions: bool,
     failed: Vec<Failure>,
     /// The sets that were built, and those that were not.
     pub(super) built: Vec<(PathBuf, SetSettings)>,
     unbuilt: Vec<PathBuf>,
+    /// Those of them whose files seem to be gone.
+    pub(super) emptied: Vec<PathBuf>,
     /// The claim of a configuration that lists all sets.
     pub(super) claim: Option<Claim>,
     /// The dry run of which it is.
@@ -67,6 +71,7 @@ impl BuildReport {
         self.lines.push((name.map(str::to_owned), text::built(built, set_settings, self.dry_run.is_some())));
         self.sets.push(json::built(name, built));
         self.has_maintenance_failures |= !built.failures.is_empty();
+        self.lacks_versions |= built.unkept.failed > 0;
     }
 
     /// Something that could not be done for a set. The failure of an only set is the outcome of the command.
@@ -78,6 +83,9 @@ impl BuildReport {
 
     /// A set that cannot be built.
     fn add_unbuilt(&mut self, out: PathBuf, name: Option<&str>, failure: Failure) {
+        if matches!(&failure, Failure::Publisher(error) if error.is_of_emptiness()) {
+            self.emptied.push(out.clone());
+        }
         let failure = self.named(failure);
         self.sets.push(failed_set(name, &failure));
         self.add_failure(name, failure);
@@ -109,7 +117,11 @@ impl BuildReport {
     pub(super) fn outcome(&mut self) -> Result<(), Failure> {
         let failed = std::mem::take(&mut self.failed);
         sets::sum(failed, self.sets.len(), "could not be built; the others were published")?;
-        if self.has_maintenance_failures { Err(Failure::Maintenance) } else { Ok(()) }
+        match (self.has_maintenance_failures, self.lacks_versions) {
+            (true, _) => Err(Failure::Maintenance),
+            (false, true) => Err(Failure::Versions),
+            (false, false) => Ok(()),
+        }
     }
 
     /// Adds something to the line of a set.
@@ -186,6 +198,7 @@ async fn build_each(
     sets: &[(PathBuf, SetSettings)],
     claim: Option<&Claim>,
     mode: BuildMode,
+    allow_empty: bool,
     dry_run: Option<&Arc<DryRun>>,
 ) -> Vec<Result<Built, Error>> {
     let (fewest, most) = BUILDS;
@@ -203,7 +216,7 @@ async fn build_each(
                 let bar = Bar::among(&bars);
                 let progress = |step| bar.show(step);
                 let build = Build::new(&settings, &place).claim(claimed.as_ref()).mode(mode);
-                build.dry_run(dry_run.as_deref()).progress(&progress).run()
+                build.allow_empty(allow_empty).dry_run(dry_run.as_deref()).progress(&progress).run()
             });
             (position, built.await)
         });
@@ -232,7 +245,8 @@ pub(super) async fn all(
         let claimed = unblocked(move || claim(&site, &configuration, &staying, takes_over)).await?;
         report.claim = Some(claimed);
     }
-    let built = build_each(&sets, report.claim.as_ref(), mode, dry_run.as_ref()).await;
+    let (claim_of_all, allow_empty) = (report.claim.as_ref(), arguments.allow_empty);
+    let built = build_each(&sets, claim_of_all, mode, allow_empty, dry_run.as_ref()).await;
     for ((out, set_settings), built) in sets.into_iter().zip(built) {
         match built {
             Ok(built) => {

@@ -55,6 +55,9 @@ pub(crate) enum Failure {
     /// Each warning has been printed.
     #[error("the lists are published, but due archives or dumps failed; see the warnings")]
     Maintenance,
+    /// The warning has been printed.
+    #[error("the lists are published, but versions could not be kept; see the warning")]
+    Versions,
     /// Each has been printed.
     #[error("rules are broken")]
     Rules,

@@ -4,7 +4,7 @@ use resync_common::habits::Help;
 
 pub(super) const HELP: Help = Help {
     headings: &[
-        ("Special cases", &["hash", "no_hub", "take_over"]),
+        ("Special cases", &["hash", "no_hub", "take_over", "allow_empty"]),
         ("Limits", &["deadline", "max_requests", "max_documents", "packages"]),
     ],
     examples: &[

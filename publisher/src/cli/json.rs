@@ -32,6 +32,7 @@ pub(super) fn built(name: Option<&str>, built: &Built) -> Value {
         "skipped": skipped.collect::<Vec<_>>(),
         "unportable": unportable.collect::<Vec<_>>(),
         "maintenance_failures": failures(&built.failures),
+        "versions_left_out": built.unkept.changed + built.unkept.failed,
         "dump_is_due": built.dump_is_due,
         "source_description": built.source_description,
     })

@@ -10,7 +10,7 @@ use resync_core::{digest::Algorithm, document::Capability};
 use resync_publisher::{
     Changes,
     notify::{HubReport, Outcome},
-    publish::{Built, Dump, Dumped, MaintenanceFailure, MaintenanceReport, Written},
+    publish::{Built, Dump, Dumped, MaintenanceFailure, MaintenanceReport, Unkept, Written},
     status::{HubStatus, Status},
     watch::Report,
 };
@@ -33,7 +33,10 @@ fn summary(built: &Built, is_dry: bool) -> String {
         written => format!("{} written", kinds(written)),
     };
     let changes = changed(built.changes);
-    format!("{}, {}{changes} → {what}", count(built.resources, "resource"), Size(built.bytes))
+    let begin = built.versions_begin.as_ref().map_or_else(String::new, |prefix| {
+        format!(" · versions are kept from now on; behind another web server, pass {prefix} to `resync-source serve`: a static server can negotiate nothing")
+    });
+    format!("{}, {}{changes} → {what}{begin}", count(built.resources, "resource"), Size(built.bytes))
 }
 
 /// "Resource List (2 documents), Capability List".
@@ -122,7 +125,7 @@ pub(super) fn print_report(name: Option<&str>, report: &Report) {
                 say(&format!("→ {}", self::maintenance(maintenance)));
             }
         }
-        Report::BuildFailed(_, error) => complain(&format!("{error}; retried at the next change")),
+        Report::BuildFailed(_, error) => complain(&format!("{error}; retried at the next change or rescan")),
         Report::Notified(_, report) => {
             let text = reports(std::slice::from_ref(report));
             say(&if report.leaving { text } else { format!("{}: {text}", report.hub) });
@@ -172,7 +175,15 @@ pub(super) fn warnings(built: &Built) -> Vec<String> {
             .push("the collection is empty; Destinations with --delete would delete their copies".to_owned());
     }
     lines.extend(built.failures.iter().map(failure));
+    lines.extend(unkept(&built.unkept));
     lines
+}
+
+/// Versions that could not be kept.
+fn unkept(Unkept { changed, failed, cause }: &Unkept) -> Option<String> {
+    let (loc, reason) = cause.as_ref()?;
+    let all = count(changed + failed, "version");
+    Some(format!("left out {all}, the first of `{}`: {reason}", escaped(loc)))
 }
 
 /// From causes and lines in any order: lines grouped by cause, and of each group how many more there are.
@@ -253,6 +264,9 @@ pub(super) fn status(status: &Status, hints: &Hints) -> String {
     let set = status.set.as_ref().map_or(String::new(), |set| format!("{set}: "));
     line(format_args!("{set}{} at {}", status.directory, status.base_url));
     line(format_args!("{}, {}", count(status.totals.resources, "resource"), Size(status.totals.bytes)));
+    if let Some(kept) = &status.versions {
+        line(format_args!("{}, {}, since {}", count(kept.versions, "version"), Size(kept.bytes), kept.since));
+    }
     for document in &status.documents {
         let of_others = if document.index { " (index)" } else { "" };
         let what = format!("{}{of_others}", name(&document.capability));

@@ -6,10 +6,13 @@ use resync_common::config::Keys;
 use resync_core::digest::Algorithm;
 
 use super::Config;
-use crate::settings::{BaseUrl, HubUrl, LinkError, LinkTemplate, PageUrl, Root, Rules, SetName, Settings};
+use crate::settings::{
+    BaseUrl, HubUrl, Keep, LinkError, LinkTemplate, PageUrl, Root, Rules, SetName, Settings, VersionRules,
+};
 
 /// Keys of a set. For those that it does not have, those at the top count.
-const OF_SETS: [&str; 7] = ["directory", "described_by", "hubs", "hash", "ignore", "json_patch", "link"];
+const OF_SETS: [&str; 8] =
+    ["directory", "described_by", "hubs", "hash", "ignore", "json_patch", "link", "versions"];
 
 /// All that the file says, as far as it can be understood. Relative paths start from `folder`.
 pub(super) fn config(folder: &Path, top: Keys<'_, '_>) -> Option<Config> {
@@ -77,9 +80,10 @@ fn settings(
     let ignore = texts(of("ignore"), "ignore");
     let links = of("link").sections("link").into_iter().filter_map(link).collect();
     let json_patch = of("json_patch").flag("json_patch").unwrap_or(false);
+    let versions = of("versions").section("versions").map_or_else(VersionRules::default, versions);
     let described_by = page(of("described_by"));
     let settings = Settings::new(folder.join(directory?), base_url?).hashes(hash);
-    let settings = Settings { rules, ignore, json_patch, links, described_by, ..settings };
+    let settings = Settings { rules, ignore, json_patch, links, versions, described_by, ..settings };
     if let Err(reason) = settings.ignored() {
         of("ignore").blame("ignore", &reason);
     }
@@ -114,6 +118,45 @@ fn rules(top: &Keys<'_, '_>) -> Rules {
         archive.finish();
     }
     rules
+}
+
+fn versions(keys: Keys<'_, '_>) -> VersionRules {
+    let mut rules = VersionRules { only: texts(&keys, "only"), ..VersionRules::default() };
+    let what = "\"never\", \"always\", or a time such as \"365d\"";
+    let keep = keys.read("keep", what, |value| match value.as_str()? {
+        "never" => Some(Keep::Never),
+        "always" => Some(Keep::Always),
+        text => humantime::parse_duration(text).ok().map(|time| Keep::Seconds(time.as_secs())),
+    });
+    replace(&mut rules.keep, keep);
+    replace(
+        &mut rules.bytes,
+        keys.read("size", "a size such as \"50 GiB\"", |value| bytes_of(value.as_str()?)),
+    );
+    if let Err(reason) = rules.patterns() {
+        keys.blame("only", &reason);
+    }
+    keys.finish();
+    rules
+}
+
+/// A number of bytes with its unit, of 1,000 or of 1,024, or of bytes.
+fn bytes_of(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().to_ascii_lowercase();
+    let kinds = ["k", "m", "g", "t", "p"];
+    let power =
+        |letter: &str| kinds.iter().zip(1..).find_map(|(kind, power)| (*kind == letter).then_some(power));
+    let factor: u64 = match unit.as_str() {
+        "" | "b" => 1,
+        unit => match (unit.strip_suffix("ib"), unit.strip_suffix('b')) {
+            (Some(letter), _) => 1024_u64.pow(power(letter)?),
+            (None, Some(letter)) => 1000_u64.pow(power(letter)?),
+            (None, None) => return None,
+        },
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 fn link(keys: Keys<'_, '_>) -> Option<LinkTemplate> {

@@ -15,7 +15,10 @@ use super::{
     stored::{InBase, Line, Merged, StoredInventory},
     writing::Writing,
 };
-use crate::state::Totals;
+use crate::{
+    state::Totals,
+    versions::{Taken, Taking, Unkept, VersionLine},
+};
 
 /// What a comparison found.
 pub(super) struct Compared {
@@ -23,6 +26,9 @@ pub(super) struct Compared {
     pub(super) changes: Changes,
     /// The moment of the last change.
     pub(super) until: DateTime,
+    /// The versions that it saw for the first time.
+    pub(super) versions: Option<Taken>,
+    pub(super) unkept: Unkept,
 }
 
 impl TakeSnapshot<'_> {
@@ -30,7 +36,7 @@ impl TakeSnapshot<'_> {
     pub(super) fn compare(
         &mut self,
         started: DateTime,
-        next: impl FnMut() -> Option<Result<Known, BuildError>>,
+        found: impl Iterator<Item = Result<Known, BuildError>>,
         patches: &mut Patches,
     ) -> Result<Compared, BuildError> {
         let last = StoredInventory::last(self.out);
@@ -44,8 +50,9 @@ impl TakeSnapshot<'_> {
         let is_relinked = matches!(self.before, Before::Published { is_relinked: true, .. });
         let mut writing = Writing::begin(self.out, is_whole)?;
         let mut moments = Moments::new(first, self.settings);
+        self.versions.see_all(first)?;
         let (mut totals, mut changes) = (Totals::default(), Changes::default());
-        let after = Ordered::new(std::iter::from_fn(next));
+        let after = Ordered::new(found);
         for pair in joined(merged, after, |merged: &Merged| merged.loc.as_str(), loc_of) {
             let (merged, after) = match pair? {
                 Pair::First(merged) => (Some(merged), None),
@@ -70,6 +77,10 @@ impl TakeSnapshot<'_> {
                 if writing.is_whole || !is_as_in_base {
                     writing.known(&after)?;
                 }
+                if recorded.is_none() || !is_recorded {
+                    let seen = self.versions.unchanged(&after.item, first)?;
+                    writing.versions(self.versions.name(), &seen)?;
+                }
                 (self.observe)(started, Some(after.item))?;
             } else if let Some(merged) = merged {
                 if !matches!(merged.in_base, InBase::Absent) && !writing.is_whole {
@@ -83,18 +94,33 @@ impl TakeSnapshot<'_> {
             if let Some((change, item)) = recorded.filter(|_| is_recorded) {
                 let moment = moments.next(change, &item)?;
                 changes.count(change);
-                writing.event(Event::new(change, moment, item))?;
+                let mut event = Event::new(change, moment, item);
+                let seen = self.versions.take(&mut event)?;
+                writing.versions(self.versions.name(), &seen)?;
+                writing.event(event)?;
             }
         }
         (self.observe)(started, None)?;
-        writing.publish()?;
-        Ok(Compared { totals, changes, until: moments.last() })
+        let gone = self.versions.seen_all(first)?;
+        writing.versions(self.versions.name(), &gone)?;
+        let versions = std::mem::replace(&mut self.versions, Taking::none());
+        let (versions, unkept) = published(writing, versions)?;
+        Ok(Compared { totals, changes, until: moments.last(), versions, unkept })
     }
+}
+
+/// Brings the bytes of versions to the disk, and then the files of the run, which tell of them.
+fn published(writing: Writing, versions: Taking) -> Result<(Option<Taken>, Unkept), BuildError> {
+    let (taken, unkept) = versions.finish();
+    let segment = writing.publish()?;
+    Ok((taken.map(|taken| Taken { segment, ..taken }), unkept))
 }
 
 /// Few changes, in memory.
 pub(super) struct ChangeRecorder {
     moments: Moments,
+    versions: Taking,
+    seen: Vec<VersionLine>,
     changes: Changes,
     events: Vec<Event>,
     /// The resources as they are now; `None` for those that are gone.
@@ -102,9 +128,9 @@ pub(super) struct ChangeRecorder {
 }
 
 impl ChangeRecorder {
-    pub(super) fn new(moments: Moments) -> Self {
-        let (changes, events, outcome) = Default::default();
-        Self { moments, changes, events, outcome }
+    pub(super) fn new(moments: Moments, versions: Taking) -> Self {
+        let (changes, events, outcome, seen) = Default::default();
+        Self { moments, versions, seen, changes, events, outcome }
     }
 
     /// Records given changes, as they are and in their order.
@@ -121,10 +147,10 @@ impl ChangeRecorder {
     pub(super) fn compare(
         &mut self,
         known: Vec<Known>,
-        next: impl FnMut() -> Option<Result<Known, BuildError>>,
+        found: impl Iterator<Item = Result<Known, BuildError>>,
         patches: &mut Patches,
     ) -> Result<(), BuildError> {
-        for pair in joined(known.into_iter().map(Ok), std::iter::from_fn(next), loc_of, loc_of) {
+        for pair in joined(known.into_iter().map(Ok), found, loc_of, loc_of) {
             let (before, after) = match pair? {
                 Pair::First(before) => {
                     patches.forget(&before.item);
@@ -148,7 +174,9 @@ impl ChangeRecorder {
     fn record(&mut self, change: Change, item: Item) -> Result<(), BuildError> {
         let moment = self.moments.next(change, &item)?;
         self.changes.count(change);
-        self.events.push(Event::new(change, moment, item));
+        let mut event = Event::new(change, moment, item);
+        self.seen.extend(self.versions.take(&mut event)?);
+        self.events.push(event);
         Ok(())
     }
 
@@ -160,7 +188,7 @@ impl ChangeRecorder {
         mut totals: Totals,
         is_whole: bool,
     ) -> Result<Compared, BuildError> {
-        let Self { moments, changes, events, outcome } = self;
+        let Self { moments, versions, mut seen, changes, events, outcome } = self;
         let mut finder = last.finder()?;
         for (loc, now) in &outcome {
             let before = finder.find(loc)?;
@@ -174,6 +202,9 @@ impl ChangeRecorder {
         for event in events {
             next.event(event)?;
         }
+        // Those of one resource stay in their order.
+        seen.sort_by(|one, other| one.loc().cmp(other.loc()));
+        next.versions(versions.name(), &seen)?;
         if is_whole {
             let outcome = outcome.into_iter().map(Ok);
             for pair in joined(last.resources()?, outcome, loc_of, |(loc, _)| loc.as_str()) {
@@ -188,8 +219,8 @@ impl ChangeRecorder {
         } else {
             last.write_since(outcome, &mut next.lines)?;
         }
-        next.publish()?;
-        Ok(Compared { totals, changes, until: moments.last() })
+        let (versions, unkept) = published(next, versions)?;
+        Ok(Compared { totals, changes, until: moments.last(), versions, unkept })
     }
 }
 

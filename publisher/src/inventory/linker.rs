@@ -1,20 +1,27 @@
-//! Links of resources, made from the templates of their set.
+//! Links of resources, made from the templates of their set, to their versions, and to where a copy has them from.
 
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::Gitignore;
 use resync_core::{
     build::{BuildError, Event, Item, path_of},
-    document::Change,
+    document::{Change, Link, Relation},
+    origins::{Origin, Origins},
 };
 
-use crate::settings::{LinkTemplate, Settings};
+use crate::{
+    settings::{LinkTemplate, Settings, is_target},
+    versions::VersionLinks,
+};
 
-/// Adds the links of a set's templates to its resources.
+/// Adds the links of a set's templates to its resources, and those to where their versions are.
 pub(crate) struct Linker {
     base: String,
     directory: PathBuf,
     templates: Vec<(LinkTemplate, Option<Gitignore>)>,
+    versions: Option<VersionLinks>,
+    /// From where the files came, if the directory is a copy of another Source's.
+    origins: Option<Origins>,
 }
 
 impl Linker {
@@ -23,12 +30,28 @@ impl Linker {
         let base = settings.base_url.to_string();
         let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
         let (directory, links) = (settings.directory.clone(), &settings.links);
-        Self { base, directory, templates: links.iter().map(with_patterns).collect() }
+        let templates = links.iter().map(with_patterns).collect();
+        let origins = Origins::open(&directory).unwrap_or_else(|error| {
+            tracing::warn!(%error, directory = %directory.display(), "cannot read from where the files of this copy came");
+            None
+        });
+        Self { base, directory, templates, versions: VersionLinks::of(settings), origins }
     }
 
-    /// A resource with its links.
-    pub(crate) fn item(&self, mut item: Item) -> Item {
-        if self.templates.is_empty() {
+    /// A resource with its links. Where it has none of their relations, they lead to its versions, too (MEM-035).
+    pub(crate) fn item(&self, item: Item) -> Item {
+        let mut item = self.with_templates(item);
+        let versions = self.versions.as_ref().filter(|versions| versions.applies(&item.loc));
+        for link in versions.into_iter().flat_map(|versions| versions.negotiation(&item.loc)) {
+            if item.links.iter().all(|known| known.rel != link.rel) {
+                item.links.push(link);
+            }
+        }
+        item
+    }
+
+    fn with_templates(&self, mut item: Item) -> Item {
+        if self.templates.is_empty() && self.origins.is_none() {
             return item;
         }
         let Some(path) = item.loc.strip_prefix(&self.base) else { return item };
@@ -45,7 +68,19 @@ impl Linker {
             .filter_map(|(template, _)| Some((template.is_sidecar(), template.link(path, item.lastmod)?)));
         let links = links.filter(|(is_sidecar, link)| !is_sidecar || self.is_there(&link.href));
         item.links.extend(links.map(|(_, link)| link));
+        if let Some(origin) = file.and_then(|file| self.origin(Path::new(&file), &item)) {
+            inherit(&mut item.links, origin);
+        }
         item
+    }
+
+    /// From where a resource came, if its file is still the one that came from there (RS-180).
+    fn origin(&self, file: &Path, item: &Item) -> Option<Origin> {
+        let found = self.origins.as_ref()?.find(file).unwrap_or_else(|error| {
+            tracing::warn!(%error, file = %file.display(), "cannot read from where a file came");
+            None
+        });
+        found.filter(|origin| origin.is_of(item.length, &item.hashes))
     }
 
     /// Whether a URL is that of a file.
@@ -54,13 +89,31 @@ impl Linker {
         path.is_some_and(|path| self.directory.join(path).is_file())
     }
 
-    /// A change with its links; a deletion has none.
+    /// A change with its links; a deletion has none. Where a template leads to a memento elsewhere, the link to our own goes (MEM-035).
     pub(crate) fn event(&self, event: Result<Event, BuildError>) -> Result<Event, BuildError> {
-        event.map(|event| match event.change {
-            Change::Deleted => event,
-            Change::Created | Change::Updated => Event { item: self.item(event.item), ..event },
-        })
+        let mut event = event?;
+        if event.change == Change::Deleted {
+            return Ok(event);
+        }
+        event.item = self.with_templates(event.item);
+        if let Some(versions) = &self.versions {
+            let links = &mut event.item.links;
+            if links.iter().any(|link| link.rel == Relation::Memento && !versions.is_memento(link)) {
+                links.retain(|link| !versions.is_memento(link));
+            }
+        }
+        Ok(event)
     }
+}
+
+/// Adds the link to the original, and those of the original that hold for its copy too (RS-183). What a template says goes before.
+fn inherit(links: &mut Vec<Link>, origin: Origin) {
+    let Origin { uri, modified, length, hashes, media_type, links: inherited, .. } = origin;
+    let via = Link { modified, length, hash: hashes, media_type, ..Link::new(Relation::Via, uri) };
+    let inherited = inherited.into_iter().map(|(rel, href)| Link::new(Relation::from(rel.as_str()), href));
+    let known: Vec<Relation> = links.iter().map(|link| link.rel.clone()).collect();
+    let new = [via].into_iter().chain(inherited);
+    links.extend(new.filter(|link| !known.contains(&link.rel) && is_target(&link.rel, &link.href)));
 }
 
 #[cfg(test)]
@@ -148,5 +201,47 @@ mod tests {
         assert_eq!(hrefs, expected);
         let unknown = linker.item(Item::new("http://example.org/a")).links;
         assert_eq!(unknown.len(), 1, "only the link that needs no time");
+    }
+
+    #[test]
+    fn rs180_rs181_rs183_a_copy_names_the_original_of_each_file_that_is_still_as_it_came() {
+        let copy = tempfile::tempdir().unwrap();
+        let folder = copy.path().join(resync_core::origins::FOLDER);
+        std::fs::create_dir(&folder).unwrap();
+        let origin = |path: &str, uri: &str| {
+            let item = Item::default().content(b"as it came");
+            Origin {
+                path: resync_core::origins::name(path.as_ref()),
+                uri: uri.to_owned(),
+                modified: "2026-01-03T12:30:05Z".parse().ok(),
+                length: item.length,
+                hashes: item.hashes,
+                media_type: None,
+                links: vec![("collection".to_owned(), "http://origin.example/c".to_owned())],
+            }
+        };
+        let mut record = Vec::new();
+        for (path, uri) in
+            [("a b", "http://origin.example/x"), ("bad", "no URI"), ("told", "http://origin.example/y")]
+        {
+            resync_core::origins::write(&mut record, &origin(path, uri)).unwrap();
+        }
+        std::fs::write(folder.join(resync_core::origins::FILE), record).unwrap();
+        let mut settings = Settings::new(copy.path(), BaseUrl::parse("http://example.org/").unwrap());
+        let via = LinkTemplate::new("via", "http://first.example/{path}").unwrap();
+        settings.links = [via.only(["told".to_owned()]).unwrap()].into();
+        let linker = Linker::of(&settings);
+        let links = |path: &str, bytes: &[u8]| {
+            let item = Item::new(format!("http://example.org/{path}")).content(bytes);
+            let links = linker.item(item).links.into_iter();
+            links.map(|link| (link.rel.as_str().to_owned(), link.href)).collect::<Vec<_>>()
+        };
+        let link = |rel: &str, href: &str| (rel.to_owned(), href.to_owned());
+        let collection = || link("collection", "http://origin.example/c");
+        assert_eq!(links("a%20b", b"as it came"), [link("via", "http://origin.example/x"), collection()]);
+        assert_eq!(links("a%20b", b"edited here"), [], "nobody else has it");
+        assert_eq!(links("own", b"as it came"), [], "it came from nowhere");
+        assert_eq!(links("bad", b"as it came"), [collection()], "no document may have such a link");
+        assert_eq!(links("told", b"as it came"), [link("via", "http://first.example/told"), collection()]);
     }
 }

@@ -14,7 +14,10 @@ mod writing;
 use std::{path::Path, sync::mpsc::channel};
 
 use resync_core::{
-    build::{BuildError, FileInventory, Folder, Inventory, Item, Known, SkipReason, Skipped, Unportable},
+    build::{
+        BuildError, FileInventory, Folder, Inventory, Item, Known, SkipReason, Skipped, Unportable,
+        Versions as _,
+    },
     datetime::DateTime,
     document::Change,
 };
@@ -33,7 +36,12 @@ pub(crate) use self::{
     stored::{StoredInventory, is_whole},
     writing::{advance, changes},
 };
-use crate::{settings::Settings, state::Totals};
+use crate::{
+    error::Error,
+    settings::Settings,
+    state::Totals,
+    versions::{Content, Taken, Taking, Unkept},
+};
 
 /// A snapshot of a collection. Everything in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
@@ -54,6 +62,9 @@ pub(crate) struct Snapshot {
     pub(crate) skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can store, ordered by path.
     pub(crate) unportable: Vec<Unportable>,
+    /// The versions that were seen for the first time, and those that could not be kept.
+    pub(crate) versions: Option<Taken>,
+    pub(crate) unkept: Unkept,
 }
 
 /// How many resources changed in which way.
@@ -117,18 +128,17 @@ pub(crate) struct TakeSnapshot<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) out: &'a Path,
     pub(crate) before: Before,
+    /// How many resources there were, if not all of them may be gone; else 0.
+    pub(crate) guarded: u64,
     pub(crate) observe: Observe<'a>,
+    pub(crate) versions: Taking,
     /// Is called with the number of resources so far.
     pub(crate) progress: &'a dyn Fn(u64),
 }
 
 impl TakeSnapshot<'_> {
     /// Of the files of a folder. With a `scope`, only the files in it are looked at, everything else counts as unchanged, and nobody observes.
-    pub(crate) fn of_files(
-        mut self,
-        collection: Folder,
-        scope: Option<&Scope>,
-    ) -> Result<Snapshot, BuildError> {
+    pub(crate) fn of_files(mut self, collection: Folder, scope: Option<&Scope>) -> Result<Snapshot, Error> {
         let Self { settings, out, progress, .. } = self;
         let ((skip, skipped), (warn, unportable)) = (channel(), channel());
         let last = StoredInventory::last(out);
@@ -138,65 +148,79 @@ impl TakeSnapshot<'_> {
             .media_type(|path| mime_guess::from_path(path).first_raw().map(str::to_ascii_lowercase))
             .on_skipped(move |one| drop(skip.send(one)))
             .on_unportable(move |one| drop(warn.send(one)));
+        let mut contents = files.contents();
         let mut files = match &known {
             None => files.known(last.resources()?),
             Some(known) => files.known(known.clone().into_iter().map(Ok)),
         }
         .start()?;
         let started = files.started();
+        self.versions.contents(move |event| Ok(contents.open_version(event)?.map(Content::File)));
         let mut seen = 0;
         let next = || {
             seen += 1;
             progress(seen);
             files.next_known()
         };
+        let mut found = std::iter::from_fn(next).peekable();
+        // Those out of the scope are still there.
+        let in_scope = known.as_ref().map_or(self.guarded, |known| known.len() as u64);
+        if self.guarded > 0 && self.guarded == in_scope && found.peek().is_none() {
+            return Err(Error::EmptyCollection { path: settings.directory.clone(), before: self.guarded });
+        }
         let mut patches = Patches::of(settings, out);
         let compared = match (known, self.before) {
             (Some(known), Before::Published { until, totals, is_quick, .. }) => {
-                let mut recorder = self.recorder(started, until);
-                recorder.compare(known, next, &mut patches)?;
+                let mut recorder = self.recorder(started, until, false);
+                recorder.compare(known, found, &mut patches)?;
                 recorder.save(out, &last, totals, last.is_rewrite_due(is_quick))?
             }
-            _ => self.compare(started, next, &mut patches)?,
+            _ => self.compare(started, found, &mut patches)?,
         };
         // A link to a file that has just vanished is not worth a warning.
         let mut skipped: Vec<_> = skipped.iter().filter(|one| one.reason != SkipReason::Dangling).collect();
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
         let mut unportable: Vec<_> = unportable.iter().collect();
         unportable.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(Snapshot { reads: files.reads(), skipped, unportable, ..Snapshot::of(started, &compared) })
+        Ok(Snapshot { reads: files.reads(), skipped, unportable, ..Snapshot::of(started, compared) })
     }
 
     /// Of resources that are not files, in the order of their URIs.
-    pub(crate) fn of_resources(mut self, mut resources: impl Inventory) -> Result<Snapshot, BuildError> {
+    pub(crate) fn of_resources(mut self, resources: impl Inventory) -> Result<Snapshot, Error> {
         let started = DateTime::now();
-        let next = || resources.next().map(|item| item.map(|item| Known { item, stamp: None }));
-        Ok(Snapshot::of(started, &self.compare(started, next, &mut Patches::none())?))
+        let mut found = resources.map(|item| item.map(|item| Known { item, stamp: None })).peekable();
+        if self.guarded > 0 && found.peek().is_none() {
+            return Err(Error::EmptyList { out: self.out.to_owned(), before: self.guarded });
+        }
+        Ok(Snapshot::of(started, self.compare(started, found, &mut Patches::none())?))
     }
 
     /// Of the last inventory with these changes, or `None` if there is none to be continued. The changes are published as they are, in their order.
-    pub(crate) fn of_changes(self, recorded: &[(Change, Item)]) -> Result<Option<Snapshot>, BuildError> {
+    pub(crate) fn of_changes(mut self, recorded: &[(Change, Item)]) -> Result<Option<Snapshot>, BuildError> {
         let Before::Published { until, totals, is_quick, .. } = self.before else { return Ok(None) };
         let started = DateTime::now();
-        let mut recorder = self.recorder(started, until);
+        let mut recorder = self.recorder(started, until, true);
         recorder.record_all(recorded)?;
         let last = StoredInventory::last(self.out);
         let compared = recorder.save(self.out, &last, totals, last.is_rewrite_due(is_quick))?;
-        Ok(Some(Snapshot::of(started, &compared)))
+        Ok(Some(Snapshot::of(started, compared)))
     }
 
-    fn recorder(&self, started: DateTime, until: DateTime) -> ChangeRecorder {
-        ChangeRecorder::new(Moments::new(started.max(later(until, 1)), self.settings))
+    /// For changes after a moment. With `repeats`, one resource can have several.
+    fn recorder(&mut self, started: DateTime, until: DateTime, repeats: bool) -> ChangeRecorder {
+        let mut versions = std::mem::replace(&mut self.versions, Taking::none());
+        versions.see_some(repeats);
+        ChangeRecorder::new(Moments::new(started.max(later(until, 1)), self.settings), versions)
     }
 }
 
 impl Snapshot {
     /// Without anything that only files have.
-    fn of(started: DateTime, compared: &Compared) -> Self {
-        let Compared { totals, changes, until } = *compared;
+    fn of(started: DateTime, compared: Compared) -> Self {
+        let Compared { totals, changes, until, versions, unkept } = compared;
         let completed = DateTime::now().max(started);
-        let (skipped, unportable) = (Vec::new(), Vec::new());
-        Self { started, completed, until, totals, reads: 0, changes, skipped, unportable }
+        let (reads, skipped, unportable) = (0, Vec::new(), Vec::new());
+        Self { started, completed, until, totals, reads, changes, skipped, unportable, versions, unkept }
     }
 }
 
@@ -224,8 +248,15 @@ mod tests {
         let base = BaseUrl::parse("http://example.org/c").unwrap();
         let collection = collection::open(&Settings::new(data, base.clone()), out).unwrap();
         let settings = Settings::new(data, base);
-        let task =
-            TakeSnapshot { settings: &settings, out, before, observe: &mut |_, _| Ok(()), progress: &|_| () };
+        let task = TakeSnapshot {
+            settings: &settings,
+            out,
+            before,
+            guarded: 0,
+            observe: &mut |_, _| Ok(()),
+            versions: Taking::none(),
+            progress: &|_| (),
+        };
         task.of_files(collection, None).unwrap()
     }
 

@@ -1,7 +1,8 @@
-//! The files that a run writes until its plan is saved: the next inventory, and the changes since the last one.
+//! The files that a run writes until its plan is saved: the next inventory, the changes since the last one, and what the journal of
+//! versions is to have.
 
 use std::{
-    io::{self, BufWriter},
+    io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::stored::{self, JsonLines, Line, write_known, write_line};
 use crate::{
     helpers::{files, serde_text::text},
-    state::FOLDER,
+    state::{FOLDER, Segment},
+    versions::VersionLine,
 };
 
 /// The changes between the last inventory and the next one.
@@ -33,6 +35,15 @@ pub(super) struct Writing {
     text: String,
     pub(super) lines: BufWriter<FolderDraft>,
     changes: BufWriter<FolderDraft>,
+    /// What the journal of versions is to have.
+    versions: Option<Versions>,
+}
+
+/// A file of the journal of versions.
+struct Versions {
+    name: String,
+    bytes: u64,
+    lines: BufWriter<FolderDraft>,
 }
 
 impl Writing {
@@ -45,7 +56,8 @@ impl Writing {
         let changes =
             BufWriter::new(sink.create(CHANGES).map_err(|source| unwritable(out, CHANGES, source))?);
         let out = out.to_owned();
-        Ok(Self { out, sink, name, is_whole, text: String::new(), lines, changes })
+        let (text, versions) = (String::new(), None);
+        Ok(Self { out, sink, name, is_whole, text, lines, changes, versions })
     }
 
     pub(super) fn known(&mut self, known: &Known) -> Result<(), BuildError> {
@@ -62,15 +74,42 @@ impl Writing {
             .map_err(|source| unwritable(&self.out, CHANGES, source))
     }
 
-    /// Gives both files their names. One without the other does no harm before there is a plan; and the removal of the last plan is
-    /// durable before, since the folder is synced with the files.
-    pub(super) fn publish(self) -> Result<(), BuildError> {
-        let Self { out, mut sink, name, lines, changes, .. } = self;
-        let written = |file: BufWriter<FolderDraft>, name| {
+    /// Versions, in the order of their URIs, for the file `name` of their journal.
+    pub(super) fn versions(&mut self, name: Option<&str>, lines: &[VersionLine]) -> Result<(), BuildError> {
+        let Some(name) = name.filter(|_| !lines.is_empty()) else { return Ok(()) };
+        let failed = |source| unwritable(&self.out, name, source);
+        let versions = match &mut self.versions {
+            Some(versions) => versions,
+            none => {
+                let draft = self.sink.create(name).map_err(failed)?;
+                none.insert(Versions { name: name.to_owned(), bytes: 0, lines: BufWriter::new(draft) })
+            }
+        };
+        for line in lines {
+            self.text.clear();
+            self.text.push_str(&serde_json::to_string(line).map_err(|error| failed(error.into()))?);
+            self.text.push('\n');
+            versions.lines.write_all(self.text.as_bytes()).map_err(failed)?;
+            versions.bytes += self.text.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives the files their names; returns the one for the journal of versions. One without the others does no harm before there is a
+    /// plan; and the removal of the last plan is durable before, since the folder is synced with the files.
+    pub(super) fn publish(self) -> Result<Option<Segment>, BuildError> {
+        let Self { out, mut sink, name, lines, changes, versions, .. } = self;
+        let written = |file: BufWriter<FolderDraft>, name: &str| {
             file.into_inner().map_err(|error| unwritable(&out, name, error.into_error()))
         };
-        let files = [written(lines, name)?, written(changes, CHANGES)?];
-        sink.publish_together(files).map_err(|source| unwritable(&out, name, source))
+        let mut files = vec![written(lines, name)?, written(changes, CHANGES)?];
+        let mut segment = None;
+        if let Some(Versions { name, bytes, lines }) = versions {
+            files.push(written(lines, &name)?);
+            segment = Some(Segment { name, bytes });
+        }
+        sink.publish_together(files).map_err(|source| unwritable(&out, name, source))?;
+        Ok(segment)
     }
 }
 

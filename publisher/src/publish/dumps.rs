@@ -15,6 +15,7 @@ use resync_core::{
         ResourceDumps, Rotation, Versions,
     },
     datetime::DateTime,
+    digest::Algorithm,
     document::{Capability, Link},
     xml::{ReadError, Reader},
 };
@@ -33,6 +34,7 @@ use crate::{
     inventory::{Linker, PATCH_FOLDER, StoredInventory, collection},
     site::{DOCUMENT_FOLDER, Site},
     state::{DumpLock, FOLDER, Lock, Part, Series, State},
+    versions::Store,
 };
 
 /// What a dump holds.
@@ -177,7 +179,8 @@ impl Content {
                     progress(Progress { work: Work::PackingChanges, done, all });
                     Ok(event)
                 });
-                let versions = Present { contents, out, url: Site::of(&before.settings).place("").url };
+                let (store, url) = (Store::of(out), Site::of(&before.settings).place("").url);
+                let versions = Present { contents, store, out, url };
                 dumps.record(dump_staging, from, events, versions, until)?
             }
         })
@@ -230,9 +233,10 @@ fn mark(out: &Path) -> PathBuf {
     out.join(FOLDER).join("change-dump-under-way")
 }
 
-/// The present bytes of files, and the patches of the site.
+/// The versions that are kept, the present bytes of files, and the patches of the site.
 struct Present<'a> {
     contents: FileContents,
+    store: Store,
     out: &'a Path,
     url: String,
 }
@@ -241,7 +245,9 @@ impl Versions for Present<'_> {
     type Content = File;
 
     fn open_version(&mut self, event: &Event) -> io::Result<Option<File>> {
-        self.contents.open_version(event)
+        let digest = event.item.hashes.get(Algorithm::Sha256);
+        let kept = digest.map(|digest| self.store.open(digest)).transpose()?.flatten();
+        kept.map_or_else(|| self.contents.open_version(event), |kept| Ok(Some(kept)))
     }
 
     fn open_patch(&mut self, link: &Link) -> io::Result<Option<File>> {

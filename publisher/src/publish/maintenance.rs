@@ -33,6 +33,8 @@ pub enum Maintenance {
     Archives,
     /// A dump is made.
     Dump(Dump),
+    /// The bytes of old versions are removed.
+    OldVersions,
 }
 
 /// What was due and failed. The changes are published all the same, and the next build tries again.
@@ -56,6 +58,7 @@ impl fmt::Display for MaintenanceFailure {
             Maintenance::Archives => "a due archive was not made",
             Maintenance::Dump(Dump::Resources) => "a due Resource Dump was not made",
             Maintenance::Dump(Dump::Changes) => "a due Change Dump was not made",
+            Maintenance::OldVersions => "old versions were not removed",
         };
         write!(f, "{what}: {}", self.error)
     }

@@ -55,6 +55,7 @@ pub(crate) use self::{
     in_place::{is_in_place, restamp},
     retire::retired_sets,
 };
+pub use crate::versions::Unkept;
 use crate::{
     error::{Action, Error},
     helpers::files,
@@ -62,6 +63,7 @@ use crate::{
     settings::Settings,
     site::DOCUMENT_FOLDER,
     state::{self, Lock, State},
+    versions::Records,
 };
 
 /// The folders under OUT in which nothing but the site's own files lies.
@@ -88,6 +90,10 @@ pub struct Built {
     pub unportable: Vec<Unportable>,
     /// Archives and dumps that were due and failed.
     pub failures: Vec<MaintenanceFailure>,
+    /// Versions that could not be kept.
+    pub unkept: Unkept,
+    /// Where versions are to be served, if this was the first build that kept any.
+    pub versions_begin: Option<String>,
     /// Whether a due Resource List waits for a later build, as in a watch with changes to publish.
     pub list_is_due: bool,
     /// Whether a due dump waits for a later build.
@@ -135,6 +141,7 @@ pub struct Build<'a> {
     out: &'a Path,
     scope: Option<Scope>,
     dry_run: Option<&'a DryRun>,
+    records: Option<Records>,
     options: Options<'a>,
 }
 
@@ -142,6 +149,7 @@ pub struct Build<'a> {
 struct Options<'a> {
     claim: Option<&'a Claim>,
     mode: BuildMode,
+    allows_empty: bool,
     backoff: Option<&'a mut DumpBackoff>,
     progress: &'a dyn Fn(Progress),
     on_plan: &'a dyn Fn(),
@@ -160,9 +168,9 @@ impl<'a> Build<'a> {
     /// A full build of the site in `out`.
     #[must_use]
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
-        let (claim, mode, backoff) = (None, BuildMode::Full, None);
-        let options = Options { claim, mode, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { settings, out, scope: None, dry_run: None, options }
+        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
+        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
+        Self { settings, out, scope: None, dry_run: None, records: None, options }
     }
 
     /// Fails if another configuration file took over the claimed site.
@@ -185,6 +193,13 @@ impl<'a> Build<'a> {
         self
     }
 
+    /// Whether to publish that all resources of the last build are gone. Otherwise such a build is refused, since a disk that is not mounted looks the same.
+    #[must_use]
+    pub fn allow_empty(mut self, allow_empty: bool) -> Self {
+        self.options.allows_empty = allow_empty;
+        self
+    }
+
     /// Reports progress now and then.
     #[must_use]
     pub fn progress(mut self, progress: &'a dyn Fn(Progress)) -> Self {
@@ -196,6 +211,12 @@ impl<'a> Build<'a> {
     #[must_use]
     pub(crate) fn only(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { scope: Some(Scope::new(paths)), ..self }
+    }
+
+    /// Takes the bytes of versions from a program.
+    #[must_use]
+    pub(crate) fn records(self, records: Option<Records>) -> Self {
+        Self { records, ..self }
     }
 
     /// Pauses after failed dumps, for a caller that builds repeatedly.
@@ -217,7 +238,7 @@ impl<'a> Build<'a> {
     /// # Errors
     /// The site stays as it was, or the next build completes it.
     pub fn run(self) -> Result<Built, Error> {
-        let Self { settings, out, scope, dry_run, options } = self;
+        let Self { settings, out, scope, dry_run, options, .. } = self;
         let directory = settings.directory.canonicalize();
         let directory = directory.map_err(Error::cannot(Action::OpenCollection, &settings.directory))?;
         let folders = NewFolders::make(settings, out);
@@ -228,8 +249,8 @@ impl<'a> Build<'a> {
         let place = original.as_deref().unwrap_or(out);
         refuse_own_documents(&directory, place)?;
         let settings = Settings { directory, ..settings.clone() };
-        let mut run = Run::begin(settings, lock, options.mode)?;
-        run.folders = folders;
+        let mut run = Run::begin(settings, lock, &options)?;
+        (run.folders, run.is_dry) = (folders, dry_run.is_some());
         // Without Change Lists to continue, or with new settings, all files count as changed.
         let is_another = run.before.as_ref().is_none_or(|before| before.settings != run.settings);
         let scope = scope.filter(|_| !is_another && matches!(run.published(), Before::Published { .. }));
@@ -247,22 +268,35 @@ impl<'a> Build<'a> {
         self,
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, Error> {
-        let Self { settings, out, options, .. } = self;
-        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
+        let Self { settings, out, records, options, .. } = self;
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
         let resources = open()?;
-        let (snapshot, listing) = listed(&run, out, &|_| (), |task| task.of_resources(resources))?;
+        let (snapshot, listing) = listed(&run, out, &|_| (), |mut task| {
+            task.versions.contents_of(records);
+            task.of_resources(resources)
+        })?;
         run.carry_out(snapshot, listing, options)
     }
 
     /// Publishes given changes; everything else counts as unchanged.
     pub(crate) fn record(self, changes: &[(Change, Item)]) -> Result<Built, Error> {
-        let Self { settings, out, options, .. } = self;
+        let Self { settings, out, records, options, .. } = self;
         if !is_interrupted(out) {
             State::load(out)?;
         }
-        let run = Run::begin(settings.clone(), Lock::acquire(out)?, options.mode)?;
-        let before = run.published();
-        let task = TakeSnapshot { settings, out, before, observe: &mut |_, _| Ok(()), progress: &|_| () };
+        let run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
+        let (before, mut versions) = (run.published(), run.taking());
+        versions.contents_of(records);
+        let task = TakeSnapshot {
+            settings,
+            out,
+            before,
+            // The caller says of each resource that it is gone.
+            guarded: 0,
+            observe: &mut |_, _| Ok(()),
+            versions,
+            progress: &|_| (),
+        };
         match task.of_changes(changes)? {
             Some(snapshot) => run.carry_out(snapshot, None, options),
             None => Err(Error::NotListed { out: out.to_owned() }),
@@ -275,13 +309,14 @@ fn listed(
     run: &Run,
     out: &Path,
     progress: &dyn Fn(u64),
-    take: impl FnOnce(TakeSnapshot<'_>) -> Result<Snapshot, build::BuildError>,
+    take: impl FnOnce(TakeSnapshot<'_>) -> Result<Snapshot, Error>,
 ) -> Result<(Snapshot, Option<Listing>), Error> {
     let mut listing = run.listing()?;
     let mut observe = |started, item| listing.as_mut().map_or(Ok(()), |listing| listing.add(started, item));
-    let before = run.published();
-    let snapshot =
-        take(TakeSnapshot { settings: &run.settings, out, before, observe: &mut observe, progress })?;
+    let (before, guarded, versions) = (run.published(), run.guarded(), run.taking());
+    let settings = &run.settings;
+    let observe = &mut observe;
+    let snapshot = take(TakeSnapshot { settings, out, before, guarded, observe, versions, progress })?;
     listing.as_mut().map_or(Ok(()), Listing::accepted)?;
     Ok((snapshot, listing))
 }

@@ -16,6 +16,7 @@ use crate::{
     inventory::Changes,
     settings::Settings,
     state::{FOLDER, Lock, StoredPosition, Totals},
+    versions::Taken,
 };
 
 /// The version of `plan.json`.
@@ -44,6 +45,9 @@ pub(super) struct Plan {
     /// What was closed up to this moment goes to the archives.
     #[serde(with = "text_option")]
     pub(super) archive: Option<DateTime>,
+    /// The versions that the run saw for the first time.
+    #[serde(default)]
+    pub(super) versions: Option<Taken>,
 }
 
 impl Plan {
@@ -61,6 +65,7 @@ impl Plan {
             position: None,
             lists_resources: false,
             archive: None,
+            versions: None,
         }
     }
 

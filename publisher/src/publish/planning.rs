@@ -5,7 +5,7 @@ use std::path::Path;
 use resync_core::{datetime::DateTime, document::Capability, durable};
 
 use super::{
-    BuildMode, Built, DueDumps, OWN_FOLDERS, Options, Written, archives,
+    BuildMode, Built, DueDumps, Maintenance, MaintenanceFailure, OWN_FOLDERS, Options, Written, archives,
     completing::complete,
     due_dumps::elapsed,
     dump_staging, execution, is_in_place,
@@ -20,6 +20,7 @@ use crate::{
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{Lock, Series, State},
+    versions::{Taking, VersionLinks, retention},
 };
 
 /// A run between the last one and its own plan.
@@ -30,14 +31,17 @@ pub(super) struct Run {
     /// The Change Lists, if they can be continued.
     series: Option<Series>,
     mode: BuildMode,
+    allows_empty: bool,
     pub(super) folders: NewFolders,
+    /// Whether it only tries: then no versions are kept.
+    pub(super) is_dry: bool,
     /// The changes of an interrupted run, and what was written to complete it.
     changes: Changes,
     written: Vec<Written>,
 }
 
 impl Run {
-    pub(super) fn begin(settings: Settings, lock: Lock, mode: BuildMode) -> Result<Self, Error> {
+    pub(super) fn begin(settings: Settings, lock: Lock, options: &Options<'_>) -> Result<Self, Error> {
         sweep(lock.out())?;
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
@@ -47,7 +51,23 @@ impl Run {
             before.save(&lock)?;
         }
         let series = before.as_ref().and_then(|state| continued(state, &settings, lock.out())).cloned();
-        Ok(Self { lock, settings, before, series, mode, folders: NewFolders::default(), changes, written })
+        let (mode, allows_empty) = (options.mode, options.allows_empty);
+        let (folders, is_dry) = (NewFolders::default(), false);
+        Ok(Self { lock, settings, before, series, mode, allows_empty, folders, is_dry, changes, written })
+    }
+
+    /// The number of this run.
+    fn build(&self) -> u64 {
+        self.before.as_ref().map_or(0, |state| state.builds) + 1
+    }
+
+    /// What takes the versions of this run.
+    pub(super) fn taking(&self) -> Taking {
+        let Self { settings, lock, before, series, .. } = self;
+        if self.is_dry {
+            return Taking::none();
+        }
+        Taking::of(settings, lock.out(), before.as_ref(), series.is_some(), self.build())
     }
 
     /// If the Change Lists cannot be continued, all resources are listed anew. What is published stays as it is until there is a plan.
@@ -61,14 +81,24 @@ impl Run {
         Ok(Some(Listing::start(&self.settings, &self.lock, archives, self.before.is_none())?))
     }
 
+    /// How many resources are listed, if not all of them may be gone; else 0.
+    pub(super) fn guarded(&self) -> u64 {
+        let listed = self.before.as_ref().filter(|before| before.retired.is_none());
+        listed.filter(|_| !self.allows_empty).map_or(0, |before| before.totals.resources)
+    }
+
     pub(super) fn published(&self) -> Before {
         match (&self.series, &self.before) {
             (Some(series), Some(before)) => Before::Published {
-                // Changes must be later than the Resource List too.
-                until: series.until.max(series.listed),
+                // Changes must be later than the Resource List too, and than all versions.
+                until: before
+                    .versions
+                    .iter()
+                    .map(|versions| versions.until)
+                    .fold(series.until.max(series.listed), DateTime::max),
                 totals: before.totals,
                 is_quick: self.mode == BuildMode::Quick,
-                is_relinked: before.settings.links != self.settings.links,
+                is_relinked: !before.settings.has_links_of(&self.settings),
             },
             _ => Before::Nothing,
         }
@@ -81,7 +111,8 @@ impl Run {
         options: Options<'_>,
     ) -> Result<Built, Error> {
         let plan = self.decide(&snapshot);
-        let Self { lock, series, folders, changes, mut written, .. } = self;
+        let had_versions = self.before.as_ref().is_some_and(|state| state.versions.is_some());
+        let Self { lock, series, folders, is_dry, changes, mut written, .. } = self;
         folders.sync_all().map_err(Error::cannot(Action::Write, lock.out()))?;
         let list_is_due = !plan.lists_resources
             && series.as_ref().is_some_and(|series| is_outdated_by(series, &plan.settings, &snapshot));
@@ -97,12 +128,14 @@ impl Run {
         let done = execution::publish(&plan, false, listed, &lock, options.progress)?;
         let unchanged = done.records.len() - done.written.len();
         let of_archives = archives::make(&lock, plan.started);
+        let of_versions = if is_dry { None } else { retention::apply(&lock, plan.started).err() };
         let out = lock.out().to_owned();
         // Other builds go on while a dump is made.
         drop(lock);
         let of_dumps = DueDumps::of(&out, options).make();
         let (dump_is_due, next_dump) = (of_dumps.dump_is_due, of_dumps.next_dump);
         let (mut failures, mut all) = (done.failures, done.written);
+        failures.extend(of_versions.map(|error| MaintenanceFailure::of(Maintenance::OldVersions, error)));
         for maintenance in [of_archives, of_dumps] {
             failures.extend(maintenance.failures);
             all.extend(maintenance.written);
@@ -111,6 +144,11 @@ impl Run {
             written.retain(|known| *known != document);
             written.push(document);
         }
+        let links_to_versions = plan
+            .versions
+            .as_ref()
+            .and(VersionLinks::of(&plan.settings))
+            .map(|links| links.prefix().to_owned());
         Ok(Built {
             resources: snapshot.totals.resources,
             bytes: snapshot.totals.bytes,
@@ -121,6 +159,8 @@ impl Run {
             skipped: snapshot.skipped,
             unportable: snapshot.unportable,
             failures,
+            unkept: snapshot.unkept,
+            versions_begin: links_to_versions.filter(|_| !had_versions),
             list_is_due,
             dump_is_due,
             next_dump,
@@ -130,11 +170,10 @@ impl Run {
 
     fn decide(&self, snapshot: &Snapshot) -> Plan {
         let Self { settings, before, series, mode, lock, .. } = self;
-        let build = before.as_ref().map_or(0, |state| state.builds) + 1;
         let is_current = |state: &State| {
             let mut lists = state.of_kind(&Capability::ResourceList).peekable();
             state.settings.hash == settings.hash
-                && state.settings.links == settings.links
+                && state.settings.has_links_of(settings)
                 && lists.peek().is_some()
                 && lists.all(|record| is_in_place(lock.out(), record))
         };
@@ -149,7 +188,8 @@ impl Run {
             changes: snapshot.changes,
             position: series.as_ref().map(|series| series.position),
             lists_resources,
-            ..Plan::new(build, settings.clone(), snapshot.started)
+            versions: snapshot.versions.clone(),
+            ..Plan::new(self.build(), settings.clone(), snapshot.started)
         }
     }
 }

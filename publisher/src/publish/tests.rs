@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::Duration,
+};
 
 use resync_core::{document::Change, xml};
 
@@ -355,6 +359,44 @@ fn a_first_run_that_is_cut_short_anywhere_is_completed_by_the_next() {
         assert_eq!(place.build().unwrap().written, [], "after {acts} acts");
         acts += 1;
     }
+}
+
+#[test]
+fn a_build_that_finds_none_of_the_resources_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    assert_eq!(place.build().unwrap().resources, 0, "nothing is lost by the first one");
+    for name in ["a", "b"] {
+        place.put(name, "1");
+    }
+    place.build().unwrap();
+    let (settings, out) = (place.settings(), place.out());
+    let site = || {
+        let paths = walkdir::WalkDir::new(&out).into_iter().map(|entry| entry.unwrap().into_path());
+        let files = paths.filter(|path| path.is_file());
+        files.map(|path| (fs::read(&path).unwrap(), path)).collect::<BTreeSet<_>>()
+    };
+    let before = site();
+    let is_refused = |build: Build<'_>| {
+        let result = build.run();
+        assert!(matches!(result, Err(Error::EmptyCollection { before: 2, .. })), "{result:?}");
+        assert!(site() == before, "it leaves the site alone");
+    };
+    is_refused(Build::new(&Settings { ignore: vec!["*".to_owned()], ..settings.clone() }, &out));
+    for name in ["a", "b"] {
+        fs::remove_file(place.data().join(name)).unwrap();
+    }
+    is_refused(Build::new(&settings, &out));
+    is_refused(Build::new(&settings, &out).mode(BuildMode::Quick).only(["a", "b"].map(PathBuf::from)));
+    let base_url = BaseUrl::parse("http://other.example.org/").unwrap();
+    is_refused(Build::new(&Settings { base_url, ..settings.clone() }, &out));
+
+    place.put("a", "1");
+    let built = place.build_paths(&["b"], BuildMode::Quick);
+    assert_eq!((built.changes.deleted, built.resources), (1, 1), "another one is left");
+    fs::remove_file(place.data().join("a")).unwrap();
+    let built = Build::new(&settings, &out).allow_empty(true).run().unwrap();
+    assert_eq!((built.changes.deleted, built.resources), (1, 0));
+    assert_eq!(place.build().unwrap().changes.total(), 0, "nothing is left to lose");
 }
 
 #[test]

@@ -1,15 +1,19 @@
-//! Serves a site: the collection's files, the documents, and the topic URIs with their `Link` headers (FN-031, FN-032).
+//! Serves a site: the collection's files, the documents, the topic URIs with their `Link` headers (FN-031, FN-032), and
+//! the versions that are kept (MEM-020).
 //!
 //! The state is read again whenever it changes, so builds and notifications show at once.
 
+mod file;
 mod gzip;
+mod memento;
+mod time_map;
 
 use std::{
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use axum::{
@@ -20,10 +24,8 @@ use axum::{
 };
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
-    header::{
-        ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
-        LAST_MODIFIED, LINK, RANGE,
-    },
+    header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LINK},
+    uri::PathAndQuery,
 };
 use resync_common::server::{self, Limits};
 use resync_core::{
@@ -32,13 +34,16 @@ use resync_core::{
     websub::XML_CONTENT_TYPE,
     websub::link_header::LinkHeader,
 };
-use tower_http::services::ServeFile;
 
+use self::{
+    file::{file, unreadable},
+    memento::Past,
+};
 use crate::{
     error::Error,
     helpers::url_path,
     inventory::{PATCH_FOLDER, PATCH_TYPE, collection},
-    settings::HubUrl,
+    settings::{BaseUrl, HubUrl},
     site::{CHANGES_PATH, DOCUMENT_FOLDER, SOURCE_DESCRIPTION_PATH, Site, TOPIC_PATH},
     state::{self, State},
 };
@@ -54,9 +59,6 @@ pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a client may accept no byte of its answer before its connection is closed.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A younger file may be modified again within the second of its `Last-Modified`.
-const YOUNG: Duration = Duration::from_secs(2);
 
 /// The largest header of a request, in bytes.
 pub const HEADER_LIMIT: usize = 16 * 1024;
@@ -135,15 +137,20 @@ struct Current {
 
 /// The site as of one version of its state.
 struct View {
-    /// Paths of the URLs that the resources, the documents and the Source Description have.
-    base: PathBuf,
+    /// Where the resources are.
+    base_url: BaseUrl,
+    /// Paths of the URLs that the documents and the Source Description have.
     documents_base: PathBuf,
     described_at: PathBuf,
     description: PathBuf,
     documents: HashSet<PathBuf>,
-    collection: Folder,
+    /// The files; absent where the resources are the records of a program, which another server has.
+    collection: Option<Folder>,
     topics: Vec<Topic>,
-    resource_links: Option<HeaderValue>,
+    /// What each resource links to.
+    resource_links: LinkHeader,
+    /// The versions of the resources, where they are kept.
+    past: Option<Arc<Past>>,
     source_description: String,
 }
 
@@ -162,6 +169,10 @@ enum Target {
     Document(PathBuf),
     Patch(PathBuf),
     Resource(PathBuf, Option<HeaderValue>),
+    /// Something of the past: what stands behind the prefix.
+    Version(Arc<Past>, String),
+    /// A resource that is no more, or not here, and where its versions are.
+    Former(HeaderValue),
     /// Something may be there, but cannot be read.
     Unknown(io::Error),
     Nothing,
@@ -194,22 +205,27 @@ impl Server {
     }
 }
 
-/// Looks the path of a request up in each set, on disk if necessary; also returns the URL of the Source Description.
-fn resolve(sets: &[Server], path: &str) -> (Target, String) {
+/// Looks the path of a request, with its query, up in each set, on disk if necessary; also returns the URL of the Source Description.
+fn resolve(sets: &[Server], wanted: &str) -> (Target, String) {
     let (mut target, mut start) = (Target::Nothing, String::new());
-    let path = url_path::decode(path);
+    let path = url_path::decode(wanted.split('?').next().unwrap_or_default());
     let mut unread = false;
     for set in sets {
         let Some(view) = set.view() else {
             unread = true;
             continue;
         };
-        if let (Target::Nothing, Some((path, is_folder))) = (&target, &path) {
-            target = view.find(&set.out, path, *is_folder);
+        // What was in one set may be in another one now.
+        if matches!(target, Target::Nothing | Target::Former(_)) {
+            let found = view.version(wanted).or_else(|| {
+                let (path, is_folder) = path.as_ref()?;
+                Some(view.find(&set.out, path, *is_folder))
+            });
+            target = found.filter(|found| !matches!(found, Target::Nothing)).unwrap_or(target);
         }
         start.clone_from(&view.source_description);
     }
-    if unread && matches!(target, Target::Nothing) {
+    if unread && matches!(target, Target::Nothing | Target::Former(_)) {
         target = Target::Unknown(io::Error::other("the state of a set cannot be read"));
     }
     (target, start)
@@ -218,15 +234,19 @@ fn resolve(sets: &[Server], path: &str) -> (Target, String) {
 impl View {
     fn of(out: &Path) -> Result<Self, Error> {
         let state = State::load(out)?;
-        let collection = collection::open(&state.settings, out)?;
+        let has_files = !state.settings.directory.as_os_str().is_empty();
+        let collection = has_files.then(|| collection::open(&state.settings, out)).transpose()?;
         let site = Site::of(&state.settings);
         let root = state.settings.root.as_ref().map_or(&state.settings.base_url, |root| &root.base_url);
         let capability_list = state.document(&Capability::CapabilityList);
-        let resource_links = capability_list
-            .map(|list| header(&LinkHeader::default().push(&list.url, "resourcesync")))
-            .transpose()?;
+        let links = LinkHeader::default();
+        let resource_links = match capability_list {
+            Some(list) => links.push(&list.url, "resourcesync"),
+            None => links,
+        };
+        header(&resource_links)?;
         Ok(Self {
-            base: state.settings.base_url.folder().to_owned(),
+            base_url: state.settings.base_url.clone(),
             documents_base: site.base().folder().to_owned(),
             described_at: root.folder().join(SOURCE_DESCRIPTION_PATH),
             description: out.join(site.source_description().path),
@@ -234,8 +254,15 @@ impl View {
             collection,
             topics: topics(out, &state, &site)?,
             resource_links,
+            past: Past::of(out, &state, &site).map(Arc::new),
             source_description: site.source_description().url,
         })
+    }
+
+    /// What of the past a path and query stand for.
+    fn version(&self, wanted: &str) -> Option<Target> {
+        let past = self.past.as_ref()?;
+        past.behind_prefix(wanted).map(|rest| Target::Version(Arc::clone(past), rest.to_owned()))
     }
 
     fn find(&self, out: &Path, path: &Path, is_folder: bool) -> Target {
@@ -256,12 +283,23 @@ impl View {
         if let Some(wanted) = wanted.filter(is_document) {
             return Target::Document(out.join(wanted));
         }
-        let Ok(path) = path.strip_prefix(&self.base) else { return Target::Nothing };
-        match self.collection.locate(path) {
-            Ok(file) if file.is_file() => Target::Resource(file, self.resource_links.clone()),
-            Err(LocateError::Unknown(error)) => Target::Unknown(error),
-            _ => Target::Nothing,
+        let Ok(path) = path.strip_prefix(self.base_url.folder()) else { return Target::Nothing };
+        match self.collection.as_ref().map(|collection| collection.locate(path)) {
+            Some(Ok(file)) if file.is_file() => {
+                Target::Resource(file, self.links_of(path, self.resource_links.clone()))
+            }
+            Some(Err(LocateError::Unknown(error))) => Target::Unknown(error),
+            _ => self.links_of(path, LinkHeader::default()).map_or(Target::Nothing, Target::Former),
         }
+    }
+
+    /// These links, and where the versions of a resource are (MEM-021).
+    fn links_of(&self, path: &Path, links: LinkHeader) -> Option<HeaderValue> {
+        let links = match &self.past {
+            Some(past) => past.offer(&self.base_url.join(path), links),
+            None => links,
+        };
+        if links.is_empty() { None } else { header(&links).ok() }
     }
 }
 
@@ -310,8 +348,9 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
             .into_response();
     }
     tracing::debug!(method = %request.method(), path = request.uri().path(), "request");
-    let path = request.uri().path().to_owned();
-    let Ok((target, start)) = tokio::task::spawn_blocking(move || resolve(&sets, &path)).await else {
+    // As it was sent: an original behind a prefix has slashes, escapes and a query of its own (MEM-020).
+    let wanted = request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+    let Ok((target, start)) = tokio::task::spawn_blocking(move || resolve(&sets, &wanted)).await else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     match target {
@@ -336,6 +375,12 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
             if let Some(links) = links {
                 response.headers_mut().insert(LINK, links);
             }
+            response
+        }
+        Target::Version(past, rest) => memento::answer(past, &rest, request).await,
+        Target::Former(links) => {
+            let mut response = nothing(&start);
+            response.headers_mut().insert(LINK, links);
             response
         }
         Target::Unknown(error) => unreadable(&error, "cannot find out what a URL stands for"),
@@ -371,94 +416,4 @@ async fn answer_for(topic: Topic) -> Response {
 fn as_document(headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(XML_CONTENT_TYPE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-}
-
-/// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond. Times of a second distinguish two versions only if the
-/// older one was not young when it was requested (RFC 9110, section 8.8.2.2).
-async fn file(mut request: Request, path: &Path) -> Response {
-    let tagged = tokio::fs::metadata(path)
-        .await
-        .and_then(|metadata| Ok((entity_tag(&metadata)?, is_young(metadata.modified()?, SystemTime::now()))));
-    let (tag, is_young) = match tagged {
-        Ok(tagged) => tagged,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return StatusCode::NOT_FOUND.into_response();
-        }
-        Err(error) => return unreadable(&error, "cannot read a file"),
-    };
-    let headers = request.headers_mut();
-    if headers.contains_key(IF_NONE_MATCH) {
-        if matches(headers, &tag) {
-            return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
-        }
-        headers.remove(IF_MODIFIED_SINCE);
-    }
-    if is_young {
-        headers.remove(IF_MODIFIED_SINCE);
-    }
-    if headers.get(IF_RANGE).is_some_and(|version| version != tag) {
-        headers.remove(RANGE);
-    }
-    match ServeFile::new(path).try_call(request).await {
-        Ok(response) => {
-            let mut response = response.map(Body::new);
-            response.headers_mut().insert(ETAG, tag);
-            if is_young {
-                response.headers_mut().remove(LAST_MODIFIED);
-            }
-            response
-        }
-        Err(error) => unreadable(&error, "cannot read a file"),
-    }
-}
-
-/// It may exist, so this is no 404, after which a Destination might delete its copy.
-fn unreadable(error: &io::Error, what: &str) -> Response {
-    tracing::error!(%error, "{what}");
-    StatusCode::INTERNAL_SERVER_ERROR.into_response()
-}
-
-fn is_young(modified: SystemTime, now: SystemTime) -> bool {
-    now.duration_since(modified).map_or(true, |age| age < YOUNG)
-}
-
-fn entity_tag(metadata: &fs::Metadata) -> io::Result<HeaderValue> {
-    let modified = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let tag = format!("\"{:x}-{:x}\"", modified.as_nanos(), metadata.len());
-    HeaderValue::from_str(&tag).map_err(io::Error::other)
-}
-
-fn matches(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let listed = headers
-        .get_all(IF_NONE_MATCH)
-        .into_iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-    let mut tags = listed.map(<[u8]>::trim_ascii).map(|one| one.strip_prefix(b"W/").unwrap_or(one));
-    tags.any(|one| one == b"*" || one == tag.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entity_tag_is_found_in_a_list_and_by_a_star() {
-        let tag = HeaderValue::from_static("\"a-1\"");
-        let asks = |value: &'static str| {
-            matches(&HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(value))]), &tag)
-        };
-        assert!(asks("\"b-1\", W/\"a-1\"") && asks("*"));
-        assert!(!asks("\"a-2\"") && !asks(""));
-    }
-
-    #[test]
-    fn a_file_is_young_for_two_seconds_and_while_its_time_is_to_come() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let is_young = |age: i64| {
-            let by = Duration::from_millis(age.unsigned_abs());
-            is_young(if age < 0 { now + by } else { now - by }, now)
-        };
-        assert!(is_young(0) && is_young(1_999) && is_young(-1));
-        assert!(!is_young(2_000));
-    }
 }

@@ -75,6 +75,11 @@ fn breaks(rule: Rule, rel: &Relation, href: &str) -> bool {
     checker.violations().iter().any(|violation| violation.rule == rule)
 }
 
+/// Whether an entry may have this link.
+pub(crate) fn is_target(rel: &Relation, href: &str) -> bool {
+    Url::parse(href).is_ok() && !breaks(Rule::LinkTarget, rel, href)
+}
+
 impl LinkTemplate {
     /// A link of every resource.
     pub fn new(rel: &str, href: &str) -> Result<Self, LinkError> {

@@ -1,10 +1,11 @@
-//! Settings of a set of resources: folder, base URL, hubs, hashes, rules and links. Checked once, here.
+//! Settings of a set of resources: folder, base URL, hubs, hashes, rules, links and versions. Checked once, here.
 
 mod link_template;
 mod rules;
 mod set_name;
 mod text_form;
 mod urls;
+mod versions;
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::helpers::serde_text::text_list;
 
-pub(crate) use self::urls::parse_http;
+pub(crate) use self::{link_template::is_target, urls::parse_http};
 pub use self::{
     link_template::{LinkError, LinkTemplate},
     rules::Rules,
     set_name::{DOCUMENT_FOLDER, SetName, SetNameError},
     urls::{BaseUrl, HubUrl, PageUrl, UrlError},
+    versions::{Keep, VersionRules},
 };
 
 /// Everything a build depends on besides the files. Stored in the state, so that later commands need only OUT.
@@ -51,6 +53,9 @@ pub struct Settings {
     pub json_patch: bool,
     /// Links that the resources get.
     pub links: Vec<LinkTemplate>,
+    /// Which versions of the resources are kept.
+    #[serde(default)]
+    pub versions: VersionRules,
     /// A page that describes the set (RS-056).
     pub described_by: Option<PageUrl>,
     /// The site of several sets that this is one of; `None` for a site of one set.
@@ -81,8 +86,20 @@ impl Settings {
     pub fn new(directory: impl Into<PathBuf>, base_url: BaseUrl) -> Self {
         let (hash, rules) = (vec![Algorithm::Sha256], Rules::default());
         let (directory, hubs, ignore, links) = (directory.into(), Vec::new(), Vec::new(), Vec::new());
-        let (json_patch, described_by, root) = (false, None, None);
-        Self { directory, base_url, hubs, hash, rules, ignore, json_patch, links, described_by, root }
+        let (json_patch, versions, described_by, root) = (false, VersionRules::default(), None, None);
+        Self {
+            directory,
+            base_url,
+            hubs,
+            hash,
+            rules,
+            ignore,
+            json_patch,
+            links,
+            versions,
+            described_by,
+            root,
+        }
     }
 
     /// Adds a hub; one named twice counts once.
@@ -92,6 +109,12 @@ impl Settings {
             self.hubs.push(hub);
         }
         self
+    }
+
+    /// Whether resources get the same links as with other settings.
+    pub(crate) fn has_links_of(&self, other: &Self) -> bool {
+        let versions = |settings: &Self| settings.versions.are_kept().then(|| settings.versions.only.clone());
+        self.links == other.links && versions(self) == versions(other)
     }
 
     /// The page that describes the Source: that of the set, where it has only one.

@@ -6,6 +6,7 @@
 //! return when a change is undone, and a Destination that saw the content between must be notified of that too.
 
 mod lock;
+mod versions;
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +23,7 @@ use resync_core::{
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::lock::{DumpLock, Lock, is_lock, lock_configuration, lock_description, lock_hub};
+pub use self::versions::{KeptVersions, Segment};
 use crate::{
     error::{Action, Error},
     helpers::{
@@ -66,6 +68,9 @@ pub struct State {
     pub series: Option<Series>,
     /// How far the newest dumps go.
     pub dumped: LastDumps,
+    /// The versions of resources that are kept; absent where none are.
+    #[serde(default)]
+    pub versions: Option<KeptVersions>,
     /// When the configuration ceased to list the set. What is left of it waits until its hubs are notified.
     #[serde(with = "text_option")]
     pub retired: Option<DateTime>,
@@ -281,6 +286,7 @@ impl State {
             outbox_bytes: 0,
             series: None,
             dumped: LastDumps::default(),
+            versions: None,
             retired: None,
         }
     }

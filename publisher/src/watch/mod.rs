@@ -69,6 +69,19 @@ impl Default for Timing {
     }
 }
 
+/// How to watch.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// When another configuration takes over this site, the watch ends.
+    pub claim: Option<Claim>,
+    /// The tokens of the hubs.
+    pub tokens: Vec<Token>,
+    /// The times of the watch.
+    pub timing: Timing,
+    /// Whether to publish that all resources of a set are gone, see [`Build::allow_empty`].
+    pub allow_empty: bool,
+}
+
 /// What happened while watching, with the folder of the set's documents.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -79,7 +92,7 @@ pub enum Report {
     Built(PathBuf, Box<Built>),
     /// A due dump was made, or failed and will be tried again.
     Dumped(PathBuf, MaintenanceReport),
-    /// A build failed; the next one is tried at the next change or rescan.
+    /// A build failed; the next one is tried at the next change or rescan. That a collection is empty is reported once.
     BuildFailed(PathBuf, Error),
     /// A hub was notified, or that failed and will be tried again.
     Notified(PathBuf, Box<HubReport>),
@@ -106,6 +119,9 @@ struct Watched {
     out: PathBuf,
     claim: Option<Claim>,
     settings: Settings,
+    allow_empty: bool,
+    /// Whether the last build was refused since all resources seem to be gone.
+    is_emptied: bool,
     listener: Listener,
     /// Signalled by each event, and by the end of a dump.
     changed: Arc<Notify>,
@@ -128,12 +144,11 @@ struct Watched {
 /// Refuses a token without a URL if the sets have more than one hub together. Fails when another configuration takes over the claimed site.
 pub async fn watch(
     sets: Vec<(PathBuf, Settings)>,
-    claim: Option<Claim>,
-    tokens: Vec<Token>,
-    timing: Timing,
+    options: Options,
     shutdown: impl Future<Output = ()>,
     mut observe: impl FnMut(Report),
 ) -> Result<(), Error> {
+    let Options { claim, tokens, timing, allow_empty } = options;
     let tokens = all_hubs(&sets).name(&tokens)?;
     let client = notify::client()?;
     let (report, mut reports) = mpsc::unbounded_channel();
@@ -151,6 +166,8 @@ pub async fn watch(
             out,
             claim: claim.clone(),
             settings,
+            allow_empty,
+            is_emptied: false,
             listener,
             changed,
             published: Arc::clone(published),
@@ -266,13 +283,15 @@ impl Watched {
     /// Looks at changed paths, and reports. Fails only when the site is taken over.
     async fn build(&mut self, changed_paths: ChangedPaths, mode: BuildMode) -> Result<(), Error> {
         let (out, claim) = (self.out.clone(), self.claim.clone());
-        let (settings, mut backoff) = (self.settings.clone(), std::mem::take(&mut self.backoff));
+        let (settings, allow_empty) = (self.settings.clone(), self.allow_empty);
+        let mut backoff = std::mem::take(&mut self.backoff);
         let paths = match changed_paths {
             ChangedPaths::Everywhere => None,
             ChangedPaths::At(paths) => Some(paths),
         };
         let work = move || {
-            let build = Build::new(&settings, &out).claim(claim.as_ref()).mode(mode).backoff(&mut backoff);
+            let build = Build::new(&settings, &out).claim(claim.as_ref()).mode(mode);
+            let build = build.allow_empty(allow_empty).backoff(&mut backoff);
             let built = match paths {
                 Some(paths) => build.only(paths).run(),
                 None => build.run(),
@@ -301,10 +320,14 @@ impl Watched {
         }
         let is_description = |written: &Written| written.capability == Capability::Description;
         let is_described = built.as_ref().is_ok_and(|built| built.written.iter().any(is_description));
-        self.observers.report(match built {
-            Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
-            Err(error) => Report::BuildFailed(self.out.clone(), error),
-        });
+        let is_emptied = built.as_ref().is_err_and(Error::is_of_emptiness);
+        let is_known = std::mem::replace(&mut self.is_emptied, is_emptied) && is_emptied;
+        if !is_known {
+            self.observers.report(match built {
+                Ok(built) => Report::Built(self.out.clone(), Box::new(built)),
+                Err(error) => Report::BuildFailed(self.out.clone(), error),
+            });
+        }
         if is_described && self.settings.root.is_some() {
             self.describe().await;
         }
@@ -373,27 +396,28 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use crate::settings::{Root, Rules, SetName};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_dump_waits_for_a_permit_that_those_of_other_sets_have() {
-        let place = tempfile::tempdir().unwrap();
-        let (directory, out) = (place.path().join("data"), place.path().join("site"));
-        std::fs::create_dir(&directory).unwrap();
-        std::fs::write(directory.join("a"), "1").unwrap();
-        let rules = Rules { resource_dump_seconds: Some(0), ..Rules::default() };
+    /// A set of one file under watch, of which no dump may be made for now.
+    fn watched(place: &Path, rules: Rules) -> (Watched, mpsc::UnboundedReceiver<Report>) {
+        let (directory, out) = (place.join("data"), place.join("site"));
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("a"), "1").unwrap();
         let base_url = crate::BaseUrl::parse("http://example.org/").unwrap();
         let settings = Settings { rules, ..Settings::new(&directory, base_url) };
-        Build::new(&settings, &out).mode(BuildMode::Quick).run().unwrap();
-        let (report, mut reports) = mpsc::unbounded_channel();
+        let (report, reports) = mpsc::unbounded_channel();
         let changed = Arc::new(Notify::new());
         let listener = Listener::new(&out, &directory, std::slice::from_ref(&out), &changed, report.clone());
-        let mut set = Watched {
+        let set = Watched {
             out,
             claim: None,
             settings,
+            allow_empty: false,
+            is_emptied: false,
             listener,
             changed,
             published: Arc::default(),
@@ -405,6 +429,45 @@ mod tests {
             next_dump: None,
             dumping: None,
         };
+        (set, reports)
+    }
+
+    #[tokio::test]
+    async fn a_set_whose_files_seem_to_be_gone_is_reported_once_and_looked_at_again_and_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut set, mut reports) = watched(place.path(), Rules::default());
+        let (file, aside) = (place.path().join("data/a"), place.path().join("a"));
+        for _ in 0..2 {
+            set.build(ChangedPaths::Everywhere, BuildMode::Quick).await.unwrap();
+            let report = reports.try_recv();
+            assert!(matches!(report, Ok(Report::Built(..))), "{report:?}");
+            fs::rename(&file, &aside).unwrap();
+            for looked in [ChangedPaths::At(["a"].map(PathBuf::from).into()), ChangedPaths::Everywhere] {
+                set.build(looked, BuildMode::Quick).await.unwrap();
+                let next = set.listener.replace(ChangedPaths::nothing());
+                assert_eq!(next, ChangedPaths::Everywhere, "all files are looked at next");
+            }
+            let report = reports.try_recv();
+            assert!(
+                matches!(&report, Ok(Report::BuildFailed(_, error)) if error.is_of_emptiness()),
+                "{report:?}"
+            );
+            assert!(reports.try_recv().is_err(), "it is said once");
+            fs::rename(&aside, &file).unwrap();
+        }
+        fs::remove_file(&file).unwrap();
+        set.allow_empty = true;
+        set.build(ChangedPaths::Everywhere, BuildMode::Quick).await.unwrap();
+        let Ok(Report::Built(_, built)) = reports.try_recv() else { panic!("it is allowed") };
+        assert_eq!(built.changes.deleted, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dump_waits_for_a_permit_that_those_of_other_sets_have() {
+        let place = tempfile::tempdir().unwrap();
+        let rules = Rules { resource_dump_seconds: Some(0), ..Rules::default() };
+        let (mut set, mut reports) = watched(place.path(), rules);
+        Build::new(&set.settings, &set.out).mode(BuildMode::Quick).run().unwrap();
         set.begin_dump();
         let an_hour = Duration::from_secs(3600);
         assert!(timeout(an_hour, set.changed.notified()).await.is_err(), "nothing is made meanwhile");

@@ -29,7 +29,8 @@ pub(crate) fn configured(place: &Place, content: &str) -> PathBuf {
     path
 }
 
-fn two_sets(hub: &str) -> String {
+/// Two sets of one site, with these hubs.
+pub(crate) fn two_sets(hub: &str) -> String {
     format!(
         r#"
         out = "site"
@@ -48,7 +49,8 @@ fn two_sets(hub: &str) -> String {
     )
 }
 
-fn with_images(place: &Place) {
+/// The folder of the second set, with one file.
+pub(crate) fn with_images(place: &Place) {
     let images = place.collection().parent().unwrap().join("images");
     fs::create_dir(&images).unwrap();
     fs::write(images.join("one.png"), "png").unwrap();

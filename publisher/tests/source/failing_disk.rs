@@ -8,6 +8,7 @@ use resync_harness::{Disk, Event, Kind, Step, Taken, deaths_wanted, drawn, failu
 use crate::{
     killing::{EVERYTHING, PUBLISH, Trial, change},
     support::{Run, program},
+    versions::ALWAYS,
 };
 
 #[test]
@@ -18,6 +19,11 @@ fn a_step_that_fails_is_named_and_the_next_publish_is_right() {
 #[test]
 fn so_it_is_with_patches_dumps_and_archives() {
     survive_failures(&EVERYTHING, 1);
+}
+
+#[test]
+fn mem014_so_it_is_where_versions_are_kept() {
+    survive_failures(ALWAYS, 1);
 }
 
 /// So many steps of each kind fail, or as many as `RESYNC_TEST_DEATHS` says.

@@ -29,6 +29,7 @@ use crate::{
     dumping::unpacked,
     rich_site::rules,
     support::{ACCEPTED, BASE, Heard, Place, judge_linked, program, read_request, run, text},
+    versions::{ALWAYS, judge_journal, judge_versions},
 };
 
 /// A hub that takes everything, once for each idempotency key, and looks whether what it is told of is there as it is told; otherwise it is a hub no more.
@@ -141,6 +142,24 @@ fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
     survive_kills(&EVERYTHING, PUBLISH);
 }
 
+#[test]
+fn mem011_what_a_killed_build_leaves_of_versions_has_the_bytes_that_the_change_lists_tell() {
+    let place = survive_kills(ALWAYS, PUBLISH);
+    assert_eq!(judge_versions(&place.out()), linked(&place.out()), "each version is there in the end");
+    judge_journal(&place.out(), &["a.txt", "sub/b%20c.xml"]);
+}
+
+#[test]
+fn mem013_nor_do_others_while_what_was_replaced_goes_at_once() {
+    let place = survive_kills("[versions]\nkeep = \"0s\"\n", PUBLISH);
+    judge_journal(&place.out(), &["a.txt", "sub/b%20c.xml"]);
+}
+
+/// How many entries link to their versions.
+fn linked(out: &Path) -> usize {
+    listed(out).iter().filter(|entry| entry.link(&Relation::Memento).is_some()).count()
+}
+
 /// Patches, dumps and archives, at every run.
 pub(crate) static EVERYTHING: LazyLock<String> =
     LazyLock::new(|| format!("json_patch = true\n{}", rules(3, "0s")));
@@ -209,6 +228,9 @@ impl Trial {
         let out = self.place.out();
         run(&["check", text(&out)]).succeeded();
         judge_linked(&out, &mut self.judged.borrow_mut());
+        if self.rules.contains("[versions]") {
+            judge_versions(&out);
+        }
     }
 
     /// Once it has died for the last time.
@@ -332,7 +354,7 @@ fn is_killed_at(instant: Duration, command: &[&str]) -> bool {
 }
 
 /// The entries of all Change Lists: those in the archive, then those of the index.
-fn listed(out: &Path) -> Vec<Entry> {
+pub(crate) fn listed(out: &Path) -> Vec<Entry> {
     // What moves meanwhile is in the archive before it leaves the index.
     let [current, archived] = ["resync/changelist.xml", "resync/changelist-archive.xml"].map(|name| {
         let is_there = out.join(name).exists();

@@ -224,7 +224,7 @@ const TOGETHER: &[Row] = &[
 const ELSEWHERE: &[(&str, &[&str])] = &[
     ("a writer refuses it, and no reader can find it", &["AttributeForeign", "NotificationTokenWritten", "Characters"]),
     ("it is about the bytes of packages: `checking` breaks them", &["PackageUnreadable", "PackageManifest", "BitstreamDiffers", "BitstreamUnsafe", "BitstreamMissing"]),
-    ("it is about servers: `checking` has one", &["ContentTypeMissing", "ContentTypeWrong", "TopicUnreachable", "TopicLinks", "TopicContentType", "TopicHubs"]),
+    ("it is about servers: `checking` has one", &["ContentTypeMissing", "ContentTypeWrong", "TopicUnreachable", "TopicLinks", "TopicContentType", "TopicHubs", "TimeGateAnswer", "MementoAnswer", "TimeMapAnswer"]),
     ("it is about several notifications: `checking` shows them", &["NotificationChain"]),
     ("it takes another document, or much: core's tests break it", &["CapabilityListUnlisted", "IndexAsUrlset", "TooLarge", "PackageMixed", "Dialect"]),
 ];

@@ -7,6 +7,7 @@ use resync_harness::{Machine, deaths_wanted, seed};
 use crate::{
     killing::{EVERYTHING, PUBLISH, Trial, change},
     support::{BASE, Hub, Place, Run, document_in, judge_linked, program, run, text},
+    versions::ALWAYS,
 };
 
 /// How often a trial loses power; `RESYNC_TEST_DEATHS` asks for more.
@@ -36,6 +37,11 @@ fn a_publish_that_loses_power_at_any_sync_loses_no_change_and_tells_nothing_too_
 #[test]
 fn so_does_one_that_makes_patches_dumps_and_archives_at_every_run() {
     survive_cuts(&EVERYTHING, PUBLISH);
+}
+
+#[test]
+fn mem011_so_does_one_that_keeps_versions_whose_bytes_are_those_that_are_told() {
+    survive_cuts(ALWAYS, PUBLISH);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use resync_publisher::{
     BaseUrl, HubUrl, Settings,
     publish::{Dump, Maintenance},
     settings::Rules,
-    watch::{Report, Timing, watch},
+    watch::{Options, Report, Timing, watch},
 };
 use tokio::sync::oneshot;
 
@@ -144,7 +144,8 @@ fn watch_here(
     let watching = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let stopped = async { drop(stopped.await) };
-        runtime.block_on(watch(sets, None, Vec::new(), timing, stopped, tell)).unwrap();
+        let options = Options { timing, ..Options::default() };
+        runtime.block_on(watch(sets, options, stopped, tell)).unwrap();
     });
     (stop, watching)
 }
@@ -283,6 +284,31 @@ fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     run(&["build", "--config", text(&other)]).succeeded();
     place.put("newer", "x");
     assert_eq!(watch.child.wait().unwrap().code(), Some(64));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_of_an_empty_mount_point_publishes_nothing_says_so_once_and_goes_on_when_the_disk_is_there() {
+    let (place, hub) = (Place::new(), Hub::start());
+    place.build(&["--hub", &hub.url()]).succeeded();
+    place.notify().succeeded();
+    hub.next();
+    let (collection, disk) = (place.collection(), place.whole().join("disk"));
+    std::fs::rename(&collection, &disk).unwrap();
+    std::fs::create_dir(&collection).unwrap();
+    let mut command = program(&["watch", "--out", text(&place.out()), "--rescan", "1s"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.next().unwrap().unwrap();
+    assert!(said.contains("--allow-empty; retried at the next change or rescan"), "{said}");
+    // It takes the place of the empty folder, as a mount does.
+    std::fs::rename(&disk, &collection).unwrap();
+    place.put("new.txt", "new");
+    assert_eq!(next_changes(&hub), [(Change::Created, "new.txt".to_owned())], "and nothing was deleted");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let more: Vec<_> = lines.map(Result::unwrap).collect();
+    assert!(!more.iter().any(|line| line.contains("--allow-empty")), "{more:?}");
 }
 
 #[cfg(unix)]

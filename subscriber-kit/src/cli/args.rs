@@ -10,9 +10,9 @@ use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 use http::{HeaderName, HeaderValue};
 use resync_common::completions::{Completions, Man};
 use resync_common::habits::{GLOBAL, habitual, with_variables};
-use resync_common::values::{address, duration, duration_or_zero, size};
+use resync_common::values::{address, duration, duration_or_zero, number, size};
 use resync_common::words::counted;
-use resync_core::datetime::DateTime;
+use resync_core::datetime::{DateTime, DateTimeError};
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
 use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions};
@@ -28,8 +28,8 @@ pub(crate) const LOG: &str = "info";
 ///
 /// URL is a Source's base, its Source Description, a Capability List or a Resource List; for `subscribe` also any
 /// WebSub topic.
-/// Every flag but --since, --adopt, --switch-source and --dry-run is also a key of the configuration file (see `config
-/// print`), and an environment variable; the flag overrides the variable, and that the file.
+/// Every flag but --since, --at, --versions-of, --adopt, --switch-source and --dry-run is also a key of the configuration file (see
+/// `config print`), and an environment variable; the flag overrides the variable, and that the file.
 #[derive(Debug, Parser)]
 #[command(name = "resync-destination", version)]
 pub(crate) struct Cli {
@@ -68,7 +68,7 @@ pub(crate) fn command() -> clap::Command {
 /// The flags of one run only: neither variables nor keys of the file. If `adopt` stayed there beside `delete`, a copy that loses
 /// its state, or a wrong folder, would lose somebody's files without a question; beside `switch_source`, a wrong URL would do that.
 /// With `dry_run` there, no run would do anything.
-pub(crate) const ONE_RUN: [&str; 4] = ["since", "adopt", "switch_source", "dry_run"];
+pub(crate) const ONE_RUN: [&str; 6] = ["since", "at", "versions_of", "adopt", "switch_source", "dry_run"];
 
 /// Whether this flag needs no value.
 pub(crate) fn is_switch(arg: &Arg) -> bool {
@@ -84,6 +84,9 @@ pub(crate) enum Command {
         url: String,
         #[command(flatten)]
         access: AccessArgs,
+        /// Show the versions of this resource instead: what its TimeMap lists, a line each
+        #[arg(long, value_name = "URI", value_parser = http_url)]
+        versions_of: Option<Url>,
         /// Do not read the lists for their sizes and dates
         #[arg(long)]
         no_sizes: bool,
@@ -95,12 +98,20 @@ pub(crate) enum Command {
     Sync {
         #[command(flatten)]
         copy: Copy,
+        #[command(flatten)]
+        kept: VersionArgs,
         /// Handle only the changes since the last run, if the Source has a Change List
         #[arg(long)]
         incremental: bool,
         /// Handle only the changes since this time, such as 2026-11-20; the copy must have been in step then
         #[arg(long = "since", value_name = "TIME")]
         from: Option<DateTime>,
+        /// Copy what the Source had at this time, such as 2026-03-01, to a DIR that stays so; what cannot be had as it was is named
+        #[arg(long, value_name = "TIME", value_parser = past)]
+        at: Option<DateTime>,
+        /// For --at and --versions: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
+        #[arg(long, value_name = "URL", value_parser = http_url)]
+        timegate: Option<Url>,
         /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
         #[arg(long)]
         switch_source: bool,
@@ -112,7 +123,13 @@ pub(crate) enum Command {
         list: bool,
     },
     /// Check whether a directory is in step, without changing it (exit code 1 if not, or if unproven; 3 if it cannot be checked)
-    Audit(Copy),
+    Audit {
+        #[command(flatten)]
+        copy: Copy,
+        /// Compare DIR with what the Source had at this time, as `sync --at` does
+        #[arg(long, value_name = "TIME", value_parser = past)]
+        at: Option<DateTime>,
+    },
     /// Forward the notifications of topics or Sources, without a copy
     Subscribe(Box<Subscribe>),
     /// Keep a directory in step: subscribe, and synchronise on every notification
@@ -225,6 +242,8 @@ pub(crate) struct Listen {
     pub(crate) into: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) kept: VersionArgs,
     /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
     #[arg(long)]
     pub(crate) switch_source: bool,
@@ -297,6 +316,9 @@ impl Listen {
         }
         if self.url.len() > 1 && (set.is_some() || base.is_some() || state.is_some()) {
             return Err("--set, --base-url and --state work with one copy only; for several, give Capability Lists as URLs and keep the state in each directory".to_owned());
+        }
+        if self.url.len() > 1 && self.kept.versions.is_some() {
+            return Err("--versions works with one copy only: each needs a directory of its own".to_owned());
         }
         self.service.access.check_one_origin(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
@@ -392,6 +414,24 @@ impl AccessArgs {
     }
 }
 
+/// Which versions are kept beside a copy.
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// Also keep each version that the Source tells of, in this directory apart from DIR: as PATH/20240601120000, written once
+    #[arg(long, value_name = "DIR")]
+    pub(crate) versions: Option<PathBuf>,
+    /// Maximum number of versions that one run fetches; the next run continues
+    #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = number::<u64>)]
+    max_versions: u64,
+}
+
+impl VersionArgs {
+    /// These options, with versions.
+    pub(crate) fn with(&self, options: SyncOptions) -> SyncOptions {
+        SyncOptions { versions: self.versions.clone(), max_versions: self.max_versions, ..options }
+    }
+}
+
 /// What is copied, and how.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -429,7 +469,7 @@ pub(crate) struct SelectionArgs {
     /// Also fetch from mirrors on other origins, and from the original (`via`), if the list has a hash
     #[arg(long)]
     pub(crate) mirrors: bool,
-    /// Copy the alternate representation of this media type if a resource has one (repeatable)
+    /// Copy the alternate representation of this media type if a resource has one, or ask for it if the list describes none (repeatable)
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     pub(crate) prefer: Vec<String>,
     /// Only resources of this media type, such as text/html or image/* (repeatable)
@@ -517,6 +557,17 @@ fn header(text: &str) -> Result<Header, String> {
     Ok((name, value))
 }
 
+/// A time that is not in the future.
+fn past(text: &str) -> Result<DateTime, String> {
+    let time: DateTime = text.parse().map_err(|error: DateTimeError| error.to_string())?;
+    if time > DateTime::now() {
+        return Err(
+            "it is in the future: give a time that has passed, such as 2026-03-01T00:00:00Z".to_owned()
+        );
+    }
+    Ok(time)
+}
+
 /// How many at the same time.
 fn at_once(text: &str) -> Result<u16, String> {
     let number = text.parse::<u16>().ok().filter(|number| (1..=256).contains(number));
@@ -566,7 +617,8 @@ mod tests {
             for argument in command.get_arguments().filter(|one| one.get_id() != "help") {
                 let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
                 let named = variable.is_some_and(|name| name.starts_with("RESYNC_DESTINATION_"));
-                let lasts = !["since", "adopt", "switch_source", "dry_run"].contains(&&*name(argument));
+                let of_one_run = ["since", "at", "versions_of", "adopt", "switch_source", "dry_run"];
+                let lasts = !of_one_run.contains(&&*name(argument));
                 assert_eq!(named, lasts, "{} {}", command.get_name(), argument.get_id());
             }
         }
@@ -574,11 +626,12 @@ mod tests {
 
     #[test]
     fn what_no_flag_says_is_as_in_the_library() {
-        let Command::Sync { copy, .. } = Cli::parse_from(["resync-destination", "sync", "u", "d"]).command
+        let Command::Sync { copy, kept, .. } =
+            Cli::parse_from(["resync-destination", "sync", "u", "d"]).command
         else {
             panic!("it is no other command")
         };
-        let (ours, theirs) = (copy.selection.sync_options(), SyncOptions::default());
+        let (ours, theirs) = (kept.with(copy.selection.sync_options()), SyncOptions::default());
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
         let theirs = ClientOptions {
             address_policy: AddressPolicy::NetworkOf(Vec::new()),
@@ -650,6 +703,21 @@ mod tests {
         }
         assert!(lease("soon").is_err_and(|said| said.contains("for example 90s")));
         assert_eq!(lease("1s"), Ok(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn mem064_a_moment_of_the_past_has_a_zone_and_a_day_means_its_first_instant() {
+        assert_eq!(past("2026-03-01"), "2026-03-01T00:00:00Z".parse().map_err(|_| String::new()));
+        assert_eq!(past("2026-03-01T01:00+01:00"), past("2026-03-01"));
+        assert!(past("2026-03-01T00:00:00").is_err_and(|said| said.contains("no zone")));
+        assert!(past("9999-01-01").is_err_and(|said| said.contains("in the future")));
+        let parse = |line: &str| command().try_get_matches_from(line.split(' '));
+        for wrong in ["9999-01-01", "2026-03-01T00:00:00", "yesterday"] {
+            for line in ["resync-destination sync u d --at", "resync-destination audit u d --at"] {
+                let error = parse(&format!("{line} {wrong}")).unwrap_err();
+                assert_eq!(error.exit_code(), 2, "{error}");
+            }
+        }
     }
 
     #[test]

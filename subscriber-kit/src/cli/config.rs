@@ -279,6 +279,7 @@ mod tests {
             ("zzz = 3", "zzz is not a key: `resync-destination config print`"),
             ("config = \"x\"", "config is not a key"),
             ("since = \"2026-11-20\"", "since is not a key: it is for one run, so give the flag --since"),
+            ("at = \"2026-03-01\"", "at is not a key: it is for one run, so give the flag --at"),
             ("adopt = true", "adopt is not a key: it is for one run, so give the flag --adopt"),
             ("switch_source = true", "it is for one run, so give the flag --switch-source"),
             ("dry_run = true", "it is for one run, so give the flag --dry-run"),

@@ -19,6 +19,9 @@ pub(super) const HELP: Help = Help {
                 "include",
                 "exclude",
                 "modified_since",
+                "at",
+                "timegate",
+                "versions",
                 "collection",
                 "only_metadata",
             ],
@@ -55,6 +58,7 @@ pub(super) const HELP: Help = Help {
                 "max_parts",
                 "max_run_size",
                 "max_run_time",
+                "max_versions",
             ],
         ),
     ],
@@ -72,6 +76,7 @@ pub(super) const HELP: Help = Help {
             &[
                 "resync-destination discover https://example.org/",
                 "resync-destination discover https://example.org/ --json",
+                "resync-destination discover https://example.org/ --versions-of https://example.org/a.txt",
             ],
         ),
         (
@@ -80,6 +85,7 @@ pub(super) const HELP: Help = Help {
                 "resync-destination sync https://example.org/ mirror",
                 "resync-destination sync https://example.org/ mirror --delete --dry-run",
                 "resync-destination sync https://example.org/ mirror --incremental --quiet",
+                "resync-destination sync https://example.org/ march --at 2026-03-01",
             ],
         ),
         ("audit", &["resync-destination audit https://example.org/ mirror"]),

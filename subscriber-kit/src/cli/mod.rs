@@ -16,15 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use resync_common::habits::{BAD_CONFIGURATION, FAILED, USAGE};
 use resync_common::output::{answer, be_quiet, complain, finish, is_quiet, say, speak_as, write_line};
 use resync_common::{logging, signals};
+use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{DiscoverError, discover};
-use resync_subscriber_kit::fetch::{Client, ClientOptions};
+use resync_subscriber_kit::discover::{DiscoverError, Source, discover, versions_of};
+use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 use resync_subscriber_kit::forward::{ForwardError, ForwardOptions, forward, unsubscribe};
 use resync_subscriber_kit::listen::{ListenError, ListenEvent, ListenOptions, listen_all};
 use resync_subscriber_kit::receive::{ServiceOptions, StartError};
 use resync_subscriber_kit::state::{STATE_FOLDER, Status, record_sync, status};
 use resync_subscriber_kit::sync::{
-    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, audit, synchronise,
+    Depth, Offer, Progress, Report, SyncError, SyncOptions, Target, Verdict, VersionsReport, audit,
+    synchronise,
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -98,20 +100,22 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, access, no_sizes, json } => {
+        Command::Discover { url, access, versions_of, no_sizes, json } => {
             let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
-            let sizes = if no_sizes { Sizes::default() } else { Sizes::of(&client, &source).await };
-            answer(if json {
-                pretty(&output::source_json(&source, &sizes))
-            } else {
-                output::source(&source, &sizes)
-            });
-            Ok(ExitCode::SUCCESS)
+            match versions_of {
+                Some(original) => show_versions(&client, &source, &original, json).await,
+                None => show_source(&client, &source, no_sizes, json).await,
+            }
         }
-        Command::Sync { copy, incremental, from, switch_source, dry_run, list } => {
+        Command::Sync { copy, kept, incremental, from, at, timegate, switch_source, dry_run, list } => {
+            if at.is_some() && (incremental || from.is_some()) {
+                let text = "--at copies one moment: leave --incremental and --since out".to_owned();
+                return Err(Failure { code: USAGE, text });
+            }
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
-            let mut options = SyncOptions { dry_run, from, switch_source, ..copy.selection.sync_options() };
+            let chosen = kept.with(copy.selection.sync_options());
+            let mut options = SyncOptions { dry_run, from, at, timegate, switch_source, ..chosen };
             let is_listed = list || dry_run;
             let progress_bar = if is_listed {
                 options.progress = listing(copy.json);
@@ -129,7 +133,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 report.causes.clear();
             }
             let is_refused = dry_run && options.delete && report.earlier_files > 0;
-            let is_good = report.in_step() && !is_refused;
+            let are_versions_complete = report.versions.as_deref().is_none_or(VersionsReport::is_complete);
+            let is_good = report.in_step() && !is_refused && are_versions_complete;
             match (copy.json, is_listed) {
                 // One of several lines.
                 (true, true) => answer(serde_json::to_string(&report)?),
@@ -144,11 +149,11 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
             Ok(verdict(is_good))
         }
-        Command::Audit(copy) if !copy.dir.is_dir() => Err(Failure::configuration(format!(
+        Command::Audit { copy, .. } if !copy.dir.is_dir() => Err(Failure::configuration(format!(
             "{} is not a directory; nothing was copied there yet",
             copy.dir.display()
         ))),
-        Command::Audit(copy) => audit_copy(&copy).await.map_err(Failure::without_verdict),
+        Command::Audit { copy, at } => audit_copy(&copy, at).await.map_err(Failure::without_verdict),
         Command::Subscribe(flags) => forward_topics(*flags).await,
         Command::Listen(flags) => Box::pin(listen(*flags)).await,
         Command::Unsubscribe { state, callback, addresses, json } => {
@@ -187,6 +192,35 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
+async fn show_source(
+    client: &Client,
+    source: &Source,
+    no_sizes: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let sizes = if no_sizes { Sizes::default() } else { Sizes::of(client, source).await };
+    answer(if json { pretty(&output::source_json(source, &sizes)) } else { output::source(source, &sizes) });
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show_versions(
+    client: &Client,
+    source: &Source,
+    original: &Url,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    let found = versions_of(client, source, original).await.map_err(discover_failure)?;
+    if json {
+        answer(pretty(&serde_json::to_value(&found)?));
+    } else {
+        found.versions.iter().map(output::version).for_each(answer);
+        for missing in output::missing_versions(&found) {
+            tracing::warn!("{missing}");
+        }
+    }
+    Ok(verdict(found.unreadable.is_empty()))
+}
+
 /// A copy and what it is made from.
 struct Opened {
     client: Client,
@@ -194,9 +228,14 @@ struct Opened {
     target: Target,
 }
 
-/// Discovers the set of a copy. A directory that is only read is not made.
-async fn open(copy: &Copy, is_read_only: bool) -> Result<Opened, Failure> {
-    let client = Client::new(copy.access.client_options([&copy.url])).map_err(Failure::configuration)?;
+/// Discovers the set of a copy. A directory that is only read is not made. An archive that was given is trusted like the Source, but
+/// gets no credentials of it.
+async fn open(copy: &Copy, archive: Option<&Url>, is_read_only: bool) -> Result<Opened, Failure> {
+    let mut options = copy.access.client_options([&copy.url]);
+    if let AddressPolicy::NetworkOf(trusted) = &mut options.address_policy {
+        trusted.extend(archive.cloned());
+    }
+    let client = Client::new(options).map_err(Failure::configuration)?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.selection.set.as_deref())?;
     let offer = Offer::of(set);
@@ -217,9 +256,9 @@ fn state_folder(copy: &Copy) -> PathBuf {
     copy.selection.state.clone().unwrap_or_else(|| copy.dir.join(STATE_FOLDER))
 }
 
-async fn audit_copy(copy: &Copy) -> Result<ExitCode, Failure> {
-    let Opened { client, offer, target } = open(copy, true).await?;
-    let options = copy.selection.sync_options();
+async fn audit_copy(copy: &Copy, at: Option<DateTime>) -> Result<ExitCode, Failure> {
+    let Opened { client, offer, target } = open(copy, None, true).await?;
+    let options = SyncOptions { at, ..copy.selection.sync_options() };
     let progress_bar = SyncProgress::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
     drop(progress_bar);
@@ -245,14 +284,13 @@ fn listing(json: bool) -> Progress {
 
 /// Synchronises a copy, and records the result for `status`.
 async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> Result<Report, Failure> {
-    let result = match open(copy, options.dry_run).await {
+    let result = match open(copy, options.timegate.as_ref(), options.dry_run).await {
         Ok(Opened { client, offer, target }) => {
             let result = synchronise(&client, &offer, &target, options, depth).await;
-            // It is no result of this copy, or the other process records its own.
-            if let Err(error @ (SyncError::OtherSource { .. } | SyncError::InUse { .. })) = result {
-                return Err(sync_failure(error));
+            match result {
+                Err(error) if is_of_another_run(&error) => return Err(sync_failure(error)),
+                result => result.map_err(sync_failure),
             }
-            result.map_err(sync_failure)
         }
         Err(failure) => Err(failure),
     };
@@ -260,6 +298,17 @@ async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> R
         record(copy, result.as_ref().map_err(|failure| failure.text.as_str()));
     }
     result
+}
+
+/// Whether it is no result of this copy: that is of another Source or moment, or the other process records its own.
+fn is_of_another_run(error: &SyncError) -> bool {
+    matches!(
+        error,
+        SyncError::OtherSource { .. }
+            | SyncError::OtherMoment { .. }
+            | SyncError::OutOfReach { .. }
+            | SyncError::InUse { .. }
+    )
 }
 
 /// Records the result for `status`. A failure makes no state where there is none.
@@ -318,7 +367,10 @@ async fn end_subscriptions(folder: &Path, service: &ServiceOptions, json: bool) 
 async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     let copies = flags.copies().map_err(|text| Failure { code: USAGE, text })?;
     let options_of = |(url, into): (String, PathBuf)| ListenOptions {
-        sync: SyncOptions { switch_source: flags.switch_source, ..flags.selection.sync_options() },
+        sync: SyncOptions {
+            switch_source: flags.switch_source,
+            ..flags.kept.with(flags.selection.sync_options())
+        },
         set: flags.selection.set.clone(),
         base: flags.selection.base.clone(),
         state: flags.selection.state.clone(),

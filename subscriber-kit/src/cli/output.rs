@@ -11,14 +11,14 @@ use resync_common::words::{Lasting, Size, counted};
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
 use resync_core::websub::key::TopicUrl;
-use resync_subscriber_kit::discover::{Measure, Set, Source, measure};
+use resync_subscriber_kit::discover::{KnownVersion, Measure, Set, Source, TimeMap, measure};
 use resync_subscriber_kit::fetch::Client;
 use resync_subscriber_kit::forward::ForwardEvent;
 use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
     AuditReport, Cause, FAILURES_KEPT, Failure, Gap, GapHistory, Method, Outcome, Report, ResourceEvent,
-    Verdict,
+    Verdict, VersionsReport,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -132,6 +132,22 @@ fn set_json(set: &Set, sizes: &Sizes) -> Value {
     })
 }
 
+/// A version of a resource: its moment, and where it is.
+pub(crate) fn version(version: &KnownVersion) -> String {
+    // No URL can imitate another line.
+    format!("{}\t{}", version.at, version.url.replace(char::is_control, " "))
+}
+
+/// What a TimeMap may list and cannot be shown.
+pub(crate) fn missing_versions(found: &TimeMap) -> Vec<String> {
+    let skipped = (found.skipped > 0).then(|| {
+        format!("left out {} of the TimeMap that cannot be read", counted(found.skipped, "link", "links"))
+    });
+    let unreadable = found.unreadable.iter();
+    let pages = unreadable.map(|page| format!("cannot read the TimeMap {}: {}", page.url, page.reason));
+    skipped.into_iter().chain(pages).collect()
+}
+
 /// A line that scripts may wait for.
 fn listening(address: SocketAddr) -> String {
     format!("listening on http://{address}")
@@ -207,6 +223,7 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
             format!("notifications from {known_until} to {from} are missing; reading the lists")
         }
         ListenEvent::Synchronised(found) => report(found),
+        ListenEvent::VersionsFetched(found) => versions(found).trim_start().to_owned(),
         ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
         ListenEvent::SyncFailed { cause, retry_in } => {
             format!("not in step: {cause}; next try in {}", Lasting(*retry_in))
@@ -220,6 +237,7 @@ pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
 pub(crate) fn is_failure(event: &ListenEvent) -> bool {
     match event {
         ListenEvent::Synchronised(report) => !report.in_step(),
+        ListenEvent::VersionsFetched(report) => !report.is_complete(),
         ListenEvent::HookFailed { .. } | ListenEvent::SyncFailed { .. } | ListenEvent::Stopped { .. } => true,
         _ => false,
     }
@@ -236,6 +254,7 @@ pub(crate) fn listen_event_json(directory: &Path, event: &ListenEvent) -> Value 
             json!({ "known_until": known_until.to_string(), "from": from.to_string() })
         }
         ListenEvent::Synchronised(report) => json!({ "in_step": report.in_step(), "report": report }),
+        ListenEvent::VersionsFetched(report) => json!({ "report": report }),
         ListenEvent::HookFailed { cause, retry_in } | ListenEvent::SyncFailed { cause, retry_in } => {
             json!({ "cause": cause, "retry_in_seconds": retry_in.as_secs() })
         }
@@ -286,11 +305,14 @@ pub(crate) fn report(report: &Report) -> String {
         (None, Method::Incremental) => counted(*resources, "changed resource", "changed resources"),
         (in_copy, _) => counted(in_copy.unwrap_or(*resources), "resource", "resources"),
     };
+    let all = as_of(all, report.at);
     let done = format!("({created} created, {updated} updated, {deleted} deleted)");
     let mut lines = vec![if report.in_step() {
         format!("in step: {all} {done}")
     } else if failed + not_deleted == 0 && report.unproven.is_some() {
         format!("unproven: {all} {done}")
+    } else if report.at.is_some() && report.unproven.is_some() {
+        format!("unproven: {failed} of {all} failed{stuck} {done}")
     } else {
         format!("not in step: {failed} of {all} failed{stuck} {done}")
     }];
@@ -302,7 +324,27 @@ pub(crate) fn report(report: &Report) -> String {
     lines.extend(report.deletion_skipped.iter().map(|why| format!("  {deleted}: {why}")));
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.extend(gaps(&report.gaps));
+    lines.extend(report.versions.as_deref().map(versions));
     lines.join("\n")
+}
+
+/// What became of versions that are kept beside a copy.
+pub(crate) fn versions(report: &VersionsReport) -> String {
+    let VersionsReport { kept, waiting, failed, lost, .. } = report;
+    let others = [(waiting, "waiting"), (failed, "failed"), (lost, "lost")].into_iter();
+    let others = others.filter(|(count, _)| **count > 0).map(|(count, what)| format!(", {count} {what}"));
+    let mut lines = vec![format!("  versions: {kept} kept{}", others.collect::<String>())];
+    lines.extend(failures(&report.failures, &report.causes, failed + lost));
+    lines.extend(report.unproven.iter().map(|why| format!("  versions may be missing: {why}")));
+    lines.join("\n")
+}
+
+/// What there was at a moment, or is.
+fn as_of(text: String, moment: Option<DateTime>) -> String {
+    match moment {
+        Some(moment) => format!("{text} as of {moment}"),
+        None => text,
+    }
 }
 
 /// Behind the report of a dry run with `--delete`.
@@ -356,7 +398,7 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     let mut lines = vec![format!(
         "{verdict}: {} ({same} same, {missing} missing, {stale} stale, {corrupt} corrupt, {failed} failed, \
          {unverifiable} unverifiable), {}",
-        counted(*resources, "resource", "resources"),
+        as_of(counted(*resources, "resource", "resources"), report.at),
         counted(*extra, "extra file", "extra files"),
     )];
     lines.extend(failures(&report.findings, &report.causes, missing + report.different + failed));
@@ -365,6 +407,10 @@ pub(crate) fn audit(report: &AuditReport) -> String {
     let earlier = Some(report.earlier_files).filter(|count| *count > 0);
     lines.extend(
         earlier.map(|count| format!("  here before the copy, and kept until `sync --adopt`: {count}")),
+    );
+    let is_surplus = *extra > report.earlier_files;
+    lines.extend(
+        is_surplus.then(|| "  `sync --delete` removes extra files that are no longer listed".to_owned()),
     );
     lines.extend(report.unproven.iter().map(|why| format!("  unproven: {why}")));
     lines.join("\n")
@@ -478,6 +524,7 @@ mod tests {
         };
         assert_eq!(object(130, FAILURES_KEPT).matches("  and 30 more").count(), 2);
         assert!(!object(100, FAILURES_KEPT).contains("more"));
+        assert!(object(1, 1).contains("\n  `sync --delete` removes extra files"));
         let mut full = Report::default();
         full.failed = 103;
         full.failures = (0..FAILURES_KEPT).map(|_| finding()).collect();
@@ -494,6 +541,19 @@ mod tests {
         assert!(report(&changes).starts_with("not in step: 1 of 30 resources failed "));
         (changes.failed, changes.in_copy) = (0, None);
         assert_eq!(report(&changes), "in step: 1 changed resource (0 created, 1 updated, 0 deleted)");
+    }
+
+    #[test]
+    fn mem062_what_cannot_be_had_as_it_was_leaves_a_copy_of_the_past_unproven() {
+        let mut past = Report::default();
+        (past.at, past.resources) = ("2026-03-01".parse().ok(), 3);
+        assert_eq!(
+            report(&past),
+            "in step: 3 resources as of 2026-03-01T00:00:00Z (0 created, 0 updated, 0 deleted)"
+        );
+        (past.failed, past.unproven) = (1, Some("1 resource cannot be had".to_owned()));
+        let said = report(&past);
+        assert!(said.starts_with("unproven: 1 of 3 resources as of 2026-03-01T00:00:00Z failed "), "{said}");
     }
 
     #[test]

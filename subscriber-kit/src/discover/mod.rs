@@ -10,6 +10,7 @@ mod measure;
 mod misplaced;
 mod saved;
 mod source;
+mod time_map;
 mod topic;
 
 use std::io::{BufReader, Seek as _};
@@ -25,6 +26,7 @@ pub use measure::{Measure, measure};
 pub(crate) use saved::SavedSource;
 pub(crate) use source::is_same_document;
 pub use source::{Channel, DiscoverError, Set, Source, Unreadable};
+pub use time_map::{KnownVersion, TimeMap, UnreadablePage, versions_of};
 pub use topic::{channel_at, channels};
 
 /// How many sets of a Source are read.
@@ -257,7 +259,12 @@ impl Search<'_> {
 
     /// A given Resource List is used itself; its Capability List only names the channels.
     async fn read_list(&mut self, document: Parsed) -> Source {
-        let Some(up) = document.link(&Relation::Up) else { return Source::with_set(Set::bare(document.url)) };
+        let Some(up) = document.link(&Relation::Up) else {
+            // A Sitemap of the alpha draft has no Capability List, and names the Change Set itself (ALPHA-020).
+            let current = document.current_change_set().map(|url| (Capability::ChangeList, url));
+            let bare = Set::bare(document.url);
+            return Source::with_set(Set { capabilities: current.into_iter().collect(), ..bare });
+        };
         let mut source = Source::empty(document.url.clone());
         self.read_sets(&mut source, vec![up]).await;
         match source.sets.first_mut() {
@@ -340,6 +347,10 @@ impl Parsed {
 
     fn link(&self, relation: &Relation) -> Option<Url> {
         self.header.link(relation).and_then(|link| self.resolve(&link.href))
+    }
+
+    fn current_change_set(&self) -> Option<Url> {
+        self.header.change_set("current").and_then(|link| self.resolve(&link.href))
     }
 
     /// RS-073: an entry without a capability counts as a Capability List too.

@@ -111,6 +111,22 @@ pub enum DiscoverError {
         /// Why.
         source: UrlError,
     },
+    /// Nothing says where the versions of a resource are.
+    #[error(
+        "nothing says where the versions of {original} are: neither its own answer nor the Resource List names a TimeMap or TimeGate"
+    )]
+    NoTimeMap {
+        /// The resource.
+        original: Box<Url>,
+    },
+    /// A TimeMap cannot be used (MEM-058).
+    #[error("cannot read the TimeMap {url}: {reason}")]
+    TimeMap {
+        /// Where it is.
+        url: Box<Url>,
+        /// Why.
+        reason: String,
+    },
     /// The Source names sets, none of which can be read.
     #[error("cannot read any set of the Source:{}", list(sets))]
     NoReadableSet {
@@ -172,7 +188,12 @@ impl DiscoverError {
             | Self::UnreadableSets { sets, .. }
             | Self::Incomplete { sets, .. } => sets.iter().any(|set| set.retry_may_help),
             Self::UnknownSet { unreadable, several, .. } => *unreadable && !several,
-            Self::Url { .. } | Self::NoHub { .. } | Self::Topic { .. } | Self::SeveralSets { .. } => false,
+            Self::Url { .. }
+            | Self::NoHub { .. }
+            | Self::Topic { .. }
+            | Self::NoTimeMap { .. }
+            | Self::TimeMap { .. }
+            | Self::SeveralSets { .. } => false,
         }
     }
 }

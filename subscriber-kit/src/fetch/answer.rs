@@ -40,6 +40,19 @@ pub(crate) struct Answer {
     _permit: Permit,
 }
 
+/// What a server says in the end, after redirects, whatever its status.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Where it came from.
+    pub(crate) url: Url,
+    /// The `Link` header, its targets made absolute.
+    pub(crate) links: LinkHeader,
+    /// `Memento-Datetime` (RFC 7089, 2.1.1), if it is there once.
+    pub(crate) memento_datetime: Option<String>,
+    /// A 200 whose body has not been read yet, or why there is none.
+    pub(crate) body: Result<Answer, FetchError>,
+}
+
 /// The rest of a document or resource that was received in part.
 #[derive(Clone, Debug)]
 pub(crate) struct Remainder {
@@ -87,6 +100,11 @@ impl Validators {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
+    /// Whether they tell one representation of a URL from another: a time does not.
+    pub(crate) fn tell_representations(&self) -> bool {
+        self.etag.is_some()
+    }
+
     /// The headers of a conditional request; only one, since a server ignores the weaker one.
     pub(crate) fn conditions(&self) -> HeaderMap {
         let value = |text: &Option<String>| text.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
@@ -121,7 +139,7 @@ impl Answer {
         options: &ClientOptions,
     ) -> Self {
         let headers = response.headers();
-        let links = LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(&url);
+        let links = links(headers, &url);
         let content_type = text(headers, &CONTENT_TYPE).map(str::to_owned);
         let last_modified = text(headers, &LAST_MODIFIED).and_then(http_date);
         let length = text(headers, &CONTENT_LENGTH).and_then(|value| value.trim().parse().ok());
@@ -152,6 +170,18 @@ impl Answer {
         }
         Ok(chunk)
     }
+}
+
+/// The `Link` header of an answer from this URL, its targets made absolute.
+pub(super) fn links(headers: &HeaderMap, url: &Url) -> LinkHeader {
+    LinkHeader::parse(headers.get_all(LINK).iter().map(HeaderValue::as_bytes)).resolve(url)
+}
+
+/// The moment of the state that an answer is, as it is written. Two of them say nothing.
+pub(super) fn memento_datetime(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all("memento-datetime").iter();
+    let only = values.next().filter(|_| values.next().is_none());
+    only.and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 /// Where a part begins, from `Content-Range: bytes 7-99/100`.

@@ -27,13 +27,13 @@ use url::Url;
 
 use address_policy::AddressGuard;
 pub use address_policy::AddressPolicy;
-pub(crate) use answer::{Answer, Remainder, Validators};
-use answer::{range_start, retry_after, text};
+pub(crate) use answer::{Answer, Remainder, Reply, Validators};
+use answer::{links, memento_datetime, range_start, retry_after, text};
 pub use credentials::Credentials;
 pub(crate) use credentials::is_moved;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
-use host_limits::HostLimits;
+use host_limits::{HostLimits, Permit};
 pub(crate) use retries::Retries;
 
 use crate::space::free_space;
@@ -129,6 +129,14 @@ pub(crate) struct Fetched {
     pub(crate) file: std::fs::File,
 }
 
+/// An answer that is no redirect, before its status is judged.
+struct Final {
+    /// Where it came from, after redirects.
+    url: Url,
+    response: reqwest::Response,
+    permit: Permit,
+}
+
 /// The answer of a hub to a form.
 #[derive(Clone, Debug)]
 pub(crate) struct FormAnswer {
@@ -211,6 +219,36 @@ impl Client {
         headers: HeaderMap,
         deadline: &mut Deadline,
     ) -> Result<Option<Answer>, FetchError> {
+        let last = self.follow(url, follow, &headers, deadline).await?;
+        let is_conditional = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
+        if last.response.status() == StatusCode::NOT_MODIFIED && is_conditional {
+            return Ok(None);
+        }
+        self.body(last, headers.contains_key(RANGE)).map(Some)
+    }
+
+    /// As [`Client::get`], but every final status is an answer, with what its headers say of versions.
+    pub(crate) async fn ask(
+        &self,
+        url: &Url,
+        follow: Follow<'_>,
+        headers: HeaderMap,
+        deadline: &mut Deadline,
+    ) -> Result<Reply, FetchError> {
+        let last = self.follow(url, follow, &headers, deadline).await?;
+        let (url, said) = (last.url.clone(), last.response.headers());
+        let (links, memento_datetime) = (links(said, &url), memento_datetime(said));
+        Ok(Reply { url, links, memento_datetime, body: self.body(last, false) })
+    }
+
+    /// GET, until something else than a redirect is answered.
+    async fn follow(
+        &self,
+        url: &Url,
+        follow: Follow<'_>,
+        headers: &HeaderMap,
+        deadline: &mut Deadline,
+    ) -> Result<Final, FetchError> {
         let mut at = url.clone();
         for _ in 0..=self.options.max_redirects {
             self.check(&at)?;
@@ -220,35 +258,35 @@ impl Client {
             let sent = deadline.meet(&at, request.headers(self.options.credentials.of(&at)).send()).await?;
             let response = sent.map_err(|error| FetchError::from_send(&at, &error))?;
             let status = response.status();
-            if is_redirect(status) {
-                let next = redirect_target(&at, status, response.headers())?;
-                if !follow.leads(&at, &next) {
-                    return Err(FetchError::ForeignRedirect { url: at, target: Box::new(next) });
-                }
-                at = next;
-                continue;
+            if !is_redirect(status) {
+                return Ok(Final { url: at, response, permit });
             }
-            let is_conditional =
-                headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MODIFIED_SINCE);
-            if status == StatusCode::NOT_MODIFIED && is_conditional {
-                return Ok(None);
+            let next = redirect_target(&at, status, response.headers())?;
+            if !follow.leads(&at, &next) {
+                return Err(FetchError::ForeignRedirect { url: at, target: Box::new(next) });
             }
-            let start = match status {
-                StatusCode::OK => Some(0),
-                StatusCode::PARTIAL_CONTENT if headers.contains_key(RANGE) => range_start(response.headers()),
-                _ => None,
-            };
-            let Some(start) = start else {
-                let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
-                let error = FetchError::Status { url: at.clone(), status: status.as_u16(), retry_after };
-                if let Some(rest) = error.retry_after() {
-                    self.host_limits.pause(&at, rest);
-                }
-                return Err(error);
-            };
-            return Ok(Some(Answer::new(at, response, start, permit, &self.options)));
+            at = next;
         }
         Err(self.too_many_redirects(url, at))
+    }
+
+    /// The body of a 200, or of a part if one was asked for.
+    fn body(&self, last: Final, may_be_part: bool) -> Result<Answer, FetchError> {
+        let Final { url, response, permit } = last;
+        let start = match response.status() {
+            StatusCode::OK => Some(0),
+            StatusCode::PARTIAL_CONTENT if may_be_part => range_start(response.headers()),
+            _ => None,
+        };
+        if let Some(start) = start {
+            return Ok(Answer::new(url, response, start, permit, &self.options));
+        }
+        let retry_after = text(response.headers(), &RETRY_AFTER).and_then(retry_after);
+        let error = FetchError::Status { url: url.clone(), status: response.status().as_u16(), retry_after };
+        if let Some(rest) = error.retry_after() {
+            self.host_limits.pause(&url, rest);
+        }
+        Err(error)
     }
 
     /// Whether a request may go there.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 
-use crate::sync::Report;
+use crate::sync::{Report, VersionsReport};
 
 /// What happens to a copy that is kept in step.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub enum ListenEvent {
     },
     /// A synchronisation ended.
     Synchronised(Box<Report>),
+    /// Versions that the last synchronisations were told of were fetched, or failed.
+    VersionsFetched(Box<VersionsReport>),
     /// The hook succeeded for a notification.
     HookDone,
     /// The hook failed; it is run for the same notification again before any other.
@@ -69,6 +71,7 @@ impl ListenEvent {
             Self::Notified => "notified",
             Self::Gap { .. } => "gap",
             Self::Synchronised(_) => "synchronised",
+            Self::VersionsFetched(_) => "versions-fetched",
             Self::HookDone => "command-done",
             Self::HookFailed { .. } => "command-failed",
             Self::Stopped { .. } => "stopped",
@@ -93,6 +96,10 @@ impl fmt::Display for ListenEvent {
                     f,
                     "{verdict}: {created} created, {updated} updated, {deleted} deleted, {failed} failed"
                 )
+            }
+            Self::VersionsFetched(report) => {
+                let VersionsReport { kept, waiting, failed, lost, .. } = &**report;
+                write!(f, "versions: {kept} kept, {failed} failed, {lost} lost, {waiting} waiting")
             }
             Self::HookDone => f.write_str("the command is done"),
             Self::HookFailed { cause, retry_in } => {

@@ -15,6 +15,7 @@ use super::chain::{Chain, Continuation};
 use super::local_copy::LocalCopy;
 use super::looks::Looks;
 use super::retry_schedule::{Remaining, RetrySchedule};
+use super::version_fetching::VersionFetching;
 use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
@@ -72,6 +73,7 @@ pub(super) struct Keeper {
     /// Handled notifications that wait for the hook.
     hooks: HookQueue<Receipt>,
     running: Option<Running>,
+    versions: VersionFetching,
     retry_schedule: RetrySchedule,
     looks: Looks,
     /// When the lease of each topic ends.
@@ -99,7 +101,7 @@ impl Keeper {
     ) -> Result<Self, ListenError> {
         let channels = copy.channels();
         if channels.is_empty() {
-            return Err(ListenError::NoChannel { set: copy.set.name() });
+            return Err(ListenError::NoChannel { set: copy.set.name(), cron: options.cron_line() });
         }
         let chain = Chain::from(subscriber.subscriptions().notified_until(), DateTime::now());
         Ok(Self {
@@ -115,6 +117,7 @@ impl Keeper {
             handled: Vec::new(),
             hooks: HookQueue::new(options.service.hook.clone()),
             running: None,
+            versions: VersionFetching::default(),
             retry_schedule: RetrySchedule::default(),
             looks: Looks::default(),
             active_until: HashMap::new(),
@@ -149,6 +152,7 @@ impl Keeper {
                     self.discovered(copy).await;
                     self.synchronised(result).await;
                 }
+                report = self.versions.next() => self.events.send(ListenEvent::VersionsFetched(report)),
                 result = self.hooks.next() => self.hook_finished(result).await,
                 () = at(self.due), if self.running.is_none() => self.start(),
                 () = at(self.unsaved.due) => self.save().await,
@@ -323,6 +327,7 @@ impl Keeper {
                     self.schedule(depth, pause);
                 }
                 self.handled(report.retry_may_help).await;
+                self.versions.begin(&self.copy);
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
                 self.events.send(ListenEvent::Synchronised(Box::new(report)));

@@ -10,7 +10,8 @@ use crate::fetch::Client;
 use crate::notification::changes;
 use crate::subscribe::Subscriber;
 use crate::sync::{
-    CopiedSource, Depth, Offer, Report, SyncError, SyncOptions, Target, blocking, synchronise_with_notified,
+    CopiedSource, Depth, Offer, Report, SyncError, SyncOptions, Target, VersionsReport, blocking,
+    fetch_versions, synchronise_with_notified,
 };
 use crate::timing::{LONGEST_RETRY, pauses};
 
@@ -122,6 +123,11 @@ impl LocalCopy {
             &notified,
         )
         .await
+    }
+
+    /// Fetches the versions that wait. The copy may be synchronised meanwhile.
+    pub(super) async fn fetch_versions(&self) -> Option<Box<VersionsReport>> {
+        fetch_versions(&self.client, &self.offer, &self.target, &self.options.sync).await
     }
 }
 

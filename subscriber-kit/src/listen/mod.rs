@@ -9,12 +9,14 @@ mod keeper;
 mod local_copy;
 mod looks;
 mod retry_schedule;
+mod version_fetching;
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_common::words::quoted;
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -24,7 +26,7 @@ use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
-use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder};
+use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder, refuse_mixed_folders};
 pub use destination::{Destination, DestinationBuilder};
 pub use event::ListenEvent;
 use keeper::Keeper;
@@ -71,6 +73,28 @@ impl ListenOptions {
         self.state.clone().unwrap_or_else(|| self.into.join(STATE_FOLDER))
     }
 
+    /// A line for cron that keeps the copy in step without a hub.
+    fn cron_line(&self) -> String {
+        let absolute = |path: &PathBuf| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            quoted(&path.to_string_lossy())
+        };
+        let delete = if self.sync.delete { " --delete" } else { "" };
+        let mut line = format!(
+            "resync-destination sync {} {} --incremental{delete} --quiet",
+            quoted(&self.source),
+            absolute(&self.into)
+        );
+        let set = self.set.as_deref().map(quoted);
+        let base = self.base.as_ref().map(|base| quoted(base.as_str()));
+        let state = self.state.as_ref().map(absolute);
+        for (flag, value) in [("--set", set), ("--base-url", base), ("--state", state)] {
+            line.extend(value.map(|value| format!(" {flag} {value}")));
+        }
+        // Cron ends a command at the first percent sign.
+        format!("*/10 * * * * {}", line.replace('%', r"\%"))
+    }
+
     /// Adopts only what becomes a copy now: who listens again with the same options must not take over what an earlier run left
     /// alone.
     fn adopting_once(mut self) -> Self {
@@ -111,12 +135,12 @@ pub enum ListenError {
         retry_may_help: bool,
     },
     /// The set has no framework channel.
-    #[error(
-        "the set {set} has no notification channel with a hub; run `resync-destination sync` from a timer instead"
-    )]
+    #[error("the set {set} has no notification channel with a hub; follow it from cron instead:\n  {cron}")]
     NoChannel {
         /// The set.
         set: String,
+        /// A line for cron that keeps the copy in step without a hub.
+        cron: String,
     },
     /// The directory cannot be used.
     #[error("cannot use the directory {}: {source}", directory.display())]
@@ -196,6 +220,7 @@ pub async fn listen_all(
 /// Opens and locks the state of a copy, unless the directory is somebody's own.
 fn open_state(copy: &ListenOptions) -> Result<Subscriptions, ListenError> {
     let state = copy.state_folder();
+    refuse_mixed_folders(&copy.into, copy.sync.versions.as_deref())?;
     refuse_foreign_folder(&Folder { directory: &copy.into, state: Some(&state) }, &copy.sync)?;
     let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
     std::fs::create_dir_all(&copy.into).map_err(no_directory)?;

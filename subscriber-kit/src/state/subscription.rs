@@ -288,6 +288,7 @@ impl Record {
                 self.denied = Some(reason.unwrap_or_default());
                 self.pending = None;
                 self.expires_unix_millis = None;
+                self.ask_for_another_secret();
                 VerificationAnswer::Denied
             }
         }
@@ -302,6 +303,11 @@ impl Record {
             let unix_millis = millis(rotation.grace);
             self.next_secret = Some(TimedSecret { secret: Secret::random(), unix_millis });
         }
+    }
+
+    /// A hub whose secrets have leaked denies all subscriptions, so that none goes on with its old secret.
+    fn ask_for_another_secret(&mut self) {
+        self.next_secret = Some(TimedSecret { secret: Secret::random(), unix_millis: 0 });
     }
 
     /// The hub has the new secret; deliveries signed with the old one may still arrive.
@@ -427,6 +433,25 @@ mod tests {
         let denied = Verification::Denied { topic: TOPIC.into(), reason: Some("quota".into()) };
         assert_eq!(subscriptions.verify(&id.0, denied).await.unwrap(), VerificationAnswer::Denied);
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Denied { reason: "quota".into() });
+    }
+
+    #[tokio::test]
+    async fn w103_after_a_denial_another_secret_is_requested_and_the_old_one_is_void() {
+        let (subscriptions, id) = pending(Mode::Subscribe).await;
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        let is_valid = |secret: &Secret| {
+            let now = DateTime::now().unix_millis();
+            subscriptions.with(&id.0, |record| record.secrets(now).contains(secret)).unwrap()
+        };
+        let asked_for = || subscriptions.with(&id.0, Record::secret_to_request).unwrap();
+        let old = asked_for();
+        let denied = Verification::Denied { topic: TOPIC.into(), reason: None };
+        subscriptions.verify(&id.0, denied).await.unwrap();
+        subscriptions.expect(&id, Mode::Subscribe, "http://me.example/cb/x".to_owned(), None).await.unwrap();
+        let new = asked_for();
+        assert_ne!(new, old);
+        subscriptions.verify(&id.0, subscribe(TOPIC, 600)).await.unwrap();
+        assert_eq!((is_valid(&new), is_valid(&old), asked_for()), (true, false, new.clone()));
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_core::datetime::DateTime;
 use resync_core::digest::{Agreement, Hashes};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,7 @@ use crate::sync::reading::plan::Planned;
 use crate::sync::saved::cache::{CachedFile, FileCache};
 use crate::sync::saved::copied_source::CopiedSource;
 use crate::sync::saved::earlier_files::EarlierFiles;
+use crate::text;
 
 /// The result of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,9 @@ pub struct AuditReport {
     pub earlier_files: u64,
     /// Why the Source's lists may not be of one time, so that more may be missing, stale or surplus.
     pub unproven: Option<String>,
+    /// For a copy of the past: of when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::option")]
+    pub at: Option<DateTime>,
 }
 
 impl AuditReport {
@@ -134,7 +139,8 @@ enum Finding {
 }
 
 /// Compares the directory with the Resource List and the changes since then (RS-195). Changes nothing, and downloads only the
-/// lists. If a Source has only dumps, downloads the manifests beside the packages (RS-103), or else the packages.
+/// lists. With [`SyncOptions::at`], compares it with the state of that moment (MEM-063). If a Source has only dumps, downloads the
+/// manifests beside the packages (RS-103), or else the packages.
 ///
 /// # Errors
 /// [`SyncError`] when there is no complete list, or the directory is a copy of another Source.
@@ -144,14 +150,21 @@ pub async fn audit(
     target: &Target,
     options: &SyncOptions,
 ) -> Result<AuditReport, SyncError> {
-    let (source, directory, choices) = (CopiedSource::of(offer), target.directory.clone(), options.clone());
+    let source = CopiedSource::of(offer).at(options.at);
+    let (directory, choices) = (target.directory.clone(), options.clone());
     blocking(move || source.allow(&directory, &choices)).await?;
     let lists = Lists::new(client, offer, target, options, Staging::Temporary)?;
-    let snapshot = Box::pin(lists.read_anew()).await?;
-    let Collected { file_map, plan, report, .. } = snapshot.collected;
+    let (collected, unproven) = if let Some(moment) = options.at {
+        let past = Box::pin(lists.past(moment)).await?;
+        (past.collected, past.unproven)
+    } else {
+        let snapshot = Box::pin(lists.read_anew()).await?;
+        (snapshot.collected, snapshot.consistency.reason())
+    };
+    let Collected { file_map, plan, report, .. } = collected;
     let Report { resources, failed, failures, causes, .. } = report;
     let mut report = AuditReport { resources, failed, findings: failures, causes, ..AuditReport::default() };
-    report.unproven = snapshot.consistency.reason();
+    (report.at, report.unproven) = (options.at, unproven);
     let peeking = target.clone();
     let choices = options.clone();
     let saved = blocking(move || {

@@ -18,6 +18,8 @@ use crate::sync::reading::path::{uri_or_path, url_of};
 use crate::sync::reading::plan::Line;
 use crate::sync::reading::snapshot::{Consistency, Snapshot};
 use crate::sync::saved::cache::{FileCache, HandledSnapshot};
+use crate::sync::saved::origins::OriginRecord;
+use crate::sync::versions::Telling;
 
 impl Run<'_> {
     pub(super) async fn baseline(
@@ -25,6 +27,7 @@ impl Run<'_> {
         snapshot: Snapshot,
         cache: FileCache,
         gaps: GapHistory,
+        telling: Option<Telling>,
     ) -> Result<Report, SyncError> {
         let Snapshot { collected, consistency, point, validators, digest, .. } = snapshot;
         let Collected {
@@ -40,7 +43,8 @@ impl Run<'_> {
         let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
         let may_remove = self.options.delete && deletion_skipped.is_none();
         self.record_origin().await?;
-        let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let mut executor = executor.recording(OriginRecord::whole);
         executor.filled = self.fill(&executor, file_map.wanted(), bytes).await?;
         Box::pin(executor.unpack(&plan, packages)).await?;
         let mut updates = FileCache::default();
@@ -50,6 +54,7 @@ impl Run<'_> {
             self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
         }
         executor.account(&mut report);
+        executor.save_origins().await;
         report.deletion_skipped = deletion_skipped;
         report.retry_may_help |= matches!(consistency, Consistency::Mixed(_));
         // An index without `at` may stay the same while its lists change, so it must be read again. After a gap, the same
@@ -69,6 +74,9 @@ impl Run<'_> {
             updates.handled =
                 Some(HandledSnapshot { scope, validators, digest, report, is_without_point, names_versions });
         }
+        if let Some(telling) = telling {
+            report.versions = Some(Box::pin(self.harvest_all(telling)).await);
+        }
         let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
         let copy_state = copy_state.map(|copy_state| {
             copy_state.with_gaps(report.unproven.clone(), gaps).with_resources(report.in_copy)
@@ -79,7 +87,7 @@ impl Run<'_> {
     }
 
     /// Removes files that no list names.
-    async fn remove_unlisted(
+    pub(super) async fn remove_unlisted(
         &self,
         file_map: Arc<FileMap>,
         report: &mut Report,
@@ -117,7 +125,11 @@ impl Run<'_> {
 }
 
 /// Why nothing may be deleted, if so: any file may belong to an entry without a path.
-fn deletion_obstacle(consistency: &Consistency, failed: u64, options: &SyncOptions) -> Option<String> {
+pub(super) fn deletion_obstacle(
+    consistency: &Consistency,
+    failed: u64,
+    options: &SyncOptions,
+) -> Option<String> {
     if !options.delete {
         return None;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
 
-use super::report::Report;
+use super::report::{Report, VersionsReport};
 use super::run::Run;
-use super::{Offer, SyncError, SyncOptions, Target};
+use super::{Offer, SyncError, SyncOptions, Target, fetch_versions};
 use crate::fetch::Client;
 use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
@@ -41,7 +41,7 @@ pub enum Depth {
 ///
 /// # Errors
 /// [`SyncError`] if there is no complete list, or if another run works on the copy. Failures of single resources are in the
-/// [`Report`].
+/// [`Report`]; a version that cannot be kept is no failure of the copy.
 pub async fn synchronise(
     client: &Client,
     offer: &Offer,
@@ -49,7 +49,13 @@ pub async fn synchronise(
     options: &SyncOptions,
     depth: Depth,
 ) -> Result<Report, SyncError> {
-    synchronise_with_notified(client, offer, target, options, depth, &[]).await
+    let mut report = synchronise_with_notified(client, offer, target, options, depth, &[]).await?;
+    // The copy is in step before anything is fetched for its versions.
+    if let Some(fetched) = Box::pin(fetch_versions(client, offer, target, options)).await {
+        let before = report.versions.map(|before| Box::new(VersionsReport { waiting: 0, ..*before }));
+        report.versions = VersionsReport::joined(before, Some(fetched));
+    }
+    Ok(report)
 }
 
 /// As [`synchronise`], and applies changes from notifications, oldest first. The lists may not contain them yet.
@@ -64,7 +70,10 @@ pub(crate) async fn synchronise_with_notified(
     let max = options.max_run_time;
     let synchronising = async {
         let run = Run::open(client, offer, target, options, notified).await?;
-        run.synchronise(depth).await
+        match options.at {
+            Some(moment) => Box::pin(run.at(moment)).await,
+            None => Box::pin(run.synchronise(depth)).await,
+        }
     };
     let ended = tokio::time::timeout(max, Box::pin(synchronising)).await;
     ended.unwrap_or(Err(SyncError::TooLong { max })).map_err(|error| error.within(&target.directory))
@@ -144,7 +153,12 @@ impl Run<'_> {
         }
         let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
         let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.collected.names_versions);
-        let report = Box::pin(self.baseline(snapshot, cache, gaps)).await?;
+        // Of the changes since the last run, a baseline reads only those since the list.
+        let telling = match &saved {
+            Some(saved) => Box::pin(self.tell_since(&saved.point)).await?,
+            None => None,
+        };
+        let report = Box::pin(self.baseline(snapshot, cache, gaps, telling)).await?;
         self.settle(report).await
     }
 

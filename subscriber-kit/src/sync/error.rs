@@ -12,6 +12,24 @@ use super::ResourceError;
 use super::failure::Failure;
 use crate::fetch::FetchError;
 
+/// How a chain of alpha Change Sets ends before it leads to a known change (MEM-005).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChainEnd {
+    /// No set is named before its oldest one.
+    #[error("begins too late")]
+    Begin,
+    /// A set leads to one that was read already.
+    #[error("leads in a circle")]
+    Circle,
+    /// A set cannot be read.
+    #[error("has a set that cannot be read")]
+    Hole,
+    /// It has more sets than are read.
+    #[error("has more than 1000 sets")]
+    TooLong,
+}
+
 /// Why a synchronisation or audit could not be done at all; the local copy keeps all it has.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -74,6 +92,41 @@ pub enum SyncError {
         /// The given time.
         from: String,
     },
+    /// There is no copy of the future.
+    #[error("--at {moment} is in the future; give a time that has passed")]
+    MomentInFuture {
+        /// The given time.
+        moment: String,
+    },
+    /// The Source's lists do not show what it had at a past moment (MEM-061).
+    #[error(
+        "the lists of the Source do not show what it had at {moment}, so nothing was written; {}",
+        oldest.as_ref().map_or_else(
+            || "they show it of no moment".to_owned(),
+            |oldest| format!("the oldest moment that can be copied is {oldest}"),
+        )
+    )]
+    OutOfReach {
+        /// The given time.
+        moment: String,
+        /// The oldest time that the lists show.
+        oldest: Option<String>,
+    },
+    /// The directory is a copy of another moment, or of the present (MEM-063).
+    #[error(
+        "{} is a copy of the Source as {}, not as {}, so nothing was done; give another directory",
+        directory.display(),
+        as_of(known.as_ref()),
+        as_of(wanted.as_ref())
+    )]
+    OtherMoment {
+        /// The directory.
+        directory: PathBuf,
+        /// The moment that it is a copy of; `None` for the present.
+        known: Option<String>,
+        /// The moment that was given.
+        wanted: Option<String>,
+    },
     /// The Source no longer lists changes that this copy has not seen (RS-197).
     #[error(
         "{url} lists changes since {from}, but this copy needs those since {since}; run `sync` without --incremental"
@@ -83,6 +136,18 @@ pub enum SyncError {
         url: Box<Url>,
         /// When its changes begin.
         from: String,
+        /// Up to where the copy is in step.
+        since: String,
+    },
+    /// The Source's chain of Change Sets does not lead back to what this copy has seen (MEM-005).
+    #[error(
+        "the chain of Change Sets from {url} {end}, so changes since {since} may be missing; run `sync` without --incremental"
+    )]
+    BrokenChain {
+        /// The current set.
+        url: Box<Url>,
+        /// How the chain ends.
+        end: ChainEnd,
         /// Up to where the copy is in step.
         since: String,
     },
@@ -180,6 +245,18 @@ pub enum SyncError {
         /// The set that was given.
         found: String,
     },
+    /// Versions cannot be kept within the copy, nor a copy within its versions: each would be taken for the other.
+    #[error(
+        "versions cannot be kept in {}, since it is within the copy {} or has it within; give another directory",
+        versions.display(),
+        directory.display()
+    )]
+    MixedFolders {
+        /// The copy.
+        directory: PathBuf,
+        /// Where its versions should be.
+        versions: PathBuf,
+    },
     /// Another run works on the same copy.
     #[error("another resync-destination is using {}; wait until it is done", directory.display())]
     InUse {
@@ -189,6 +266,10 @@ pub enum SyncError {
     /// The directory cannot be read or changed.
     #[error("cannot use the directory: {0}")]
     Directory(#[from] std::io::Error),
+}
+
+fn as_of(moment: Option<&String>) -> String {
+    moment.map_or_else(|| "it is".to_owned(), |moment| format!("it was at {moment}"))
 }
 
 impl SyncError {
@@ -206,7 +287,13 @@ impl SyncError {
     /// Whether the settings are wrong, so that the same fails again.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
-        matches!(self, Self::EarlierFiles { .. } | Self::OtherSource { .. })
+        matches!(
+            self,
+            Self::EarlierFiles { .. }
+                | Self::OtherSource { .. }
+                | Self::OtherMoment { .. }
+                | Self::MixedFolders { .. }
+        )
     }
 
     /// The pause that the Source asks for.
@@ -237,7 +324,8 @@ impl SyncError {
             | Self::OtherManifest { .. }
             | Self::Package { .. }
             | Self::PackageFormat { .. }
-            | Self::LostChanges { .. } => true,
+            | Self::LostChanges { .. }
+            | Self::BrokenChain { .. } => true,
             _ => false,
         }
     }

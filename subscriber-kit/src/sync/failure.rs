@@ -64,6 +64,10 @@ pub enum FailureKind {
     Redirect,
     /// Its length or hash is not the listed one (RS-199).
     Mismatch,
+    /// Nobody that was asked has its state of a past moment (MEM-050).
+    NoVersion,
+    /// What came is not proven to be its state of a past moment (MEM-053 to MEM-056).
+    UnprovenVersion,
     /// It is larger than allowed.
     TooLarge,
     /// The run has transferred as much as it may.
@@ -147,6 +151,8 @@ impl FailureKind {
             ResourceError::Path(_) => Self::Path,
             ResourceError::EarlierFile => Self::EarlierFile,
             ResourceError::OtherOrigin { .. } => Self::OtherOrigin,
+            ResourceError::Memento(error) if error.is_unproven() => Self::UnprovenVersion,
+            ResourceError::Memento(_) => Self::NoVersion,
             ResourceError::Length { .. } | ResourceError::Hash { .. } => Self::Mismatch,
             ResourceError::TooLarge { .. } => Self::TooLarge,
             ResourceError::RunFull { .. } => Self::RunFull,
@@ -179,7 +185,15 @@ impl FailureKind {
 
     /// Whether all failures of this kind, with the same status, have one cause, whatever their sentences say.
     fn is_one_cause(self) -> bool {
-        matches!(self, Self::Status | Self::HostPaused | Self::Redirect | Self::Mismatch | Self::NoSpace)
+        matches!(
+            self,
+            Self::Status
+                | Self::HostPaused
+                | Self::Redirect
+                | Self::Mismatch
+                | Self::UnprovenVersion
+                | Self::NoSpace
+        )
     }
 }
 

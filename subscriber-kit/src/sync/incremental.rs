@@ -1,5 +1,7 @@
 //! An incremental synchronisation: handles the changes since the last run (RS-191).
 
+use std::sync::Arc;
+
 use resync_core::datetime::DateTime;
 
 use super::SyncError;
@@ -13,8 +15,10 @@ use crate::sync::reading::changes::Changes;
 use crate::sync::reading::collector::{Collected, Collector};
 use crate::sync::reading::gaps::{GapHistory, GapPolicy};
 use crate::sync::reading::lists::Lists;
+use crate::sync::reading::told::Told;
 use crate::sync::saved::cache::{AddedFiles, FileCache};
 use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::saved::origins::OriginRecord;
 
 impl Run<'_> {
     /// Handles the changes since the last run; `None` if the Change Lists have a gap that `policy` refuses (RS-197). Without a
@@ -25,7 +29,8 @@ impl Run<'_> {
         gaps: GapHistory,
         policy: GapPolicy,
     ) -> Result<Option<Report>, SyncError> {
-        let mut collector = Collector::new(&self.lists, self.lists.staging.scratch()?);
+        let told = self.telling()?;
+        let mut collector = Collector::new(&self.lists, self.lists.staging.scratch()?).telling(told.clone());
         let now = DateTime::now();
         let (paused, due): (Vec<_>, Vec<_>) =
             copy_state.retries.iter().partition(|one| one.is_paused_at(now));
@@ -42,7 +47,11 @@ impl Run<'_> {
         };
         let reached = match reached {
             Ok(reached) => reached,
-            Err(error @ (SyncError::LostChanges { .. } | SyncError::PackageFormat { .. })) => {
+            Err(
+                error @ (SyncError::LostChanges { .. }
+                | SyncError::BrokenChain { .. }
+                | SyncError::PackageFormat { .. }),
+            ) => {
                 tracing::warn!(%error, "the Change Lists have a gap; reading the Resource List");
                 return Ok(None);
             }
@@ -54,7 +63,8 @@ impl Run<'_> {
         }
         let collector = Lists::take_notified(collector, &self.lists.new_changes, &point)?;
         self.record_origin().await?;
-        let (mut report, mut run_outcome) = self.handle(collector, copy_state, &retry_lines, &paused).await?;
+        let (mut report, mut run_outcome) =
+            self.handle(collector, told, copy_state, (&retry_lines, &paused)).await?;
         report.in_copy = copy_state.resources.and_then(|before| run_outcome.count_after(before));
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
@@ -70,14 +80,14 @@ impl Run<'_> {
         Ok(Some(report))
     }
 
-    /// Handles the collected changes. `retry_lines` are failures of earlier runs that are due again, with their line numbers;
-    /// those in `paused` are only reported.
+    /// Handles the collected changes, and the versions that they told. `retry_lines` are failures of earlier runs that are due again, with
+    /// their line numbers; those in `paused` are only reported.
     async fn handle(
         &self,
         collector: Collector,
+        told: Option<Arc<Told>>,
         copy_state: &CopyState,
-        retry_lines: &[(&Retry, u32)],
-        paused: &[&Retry],
+        (retry_lines, paused): (&[(&Retry, u32)], &[&Retry]),
     ) -> Result<(Report, RunOutcome), SyncError> {
         let Collected {
             file_map,
@@ -105,13 +115,18 @@ impl Run<'_> {
                 run_outcome.postpone(retry);
             }
         }
-        let mut executor = Executor::new(self, file_map, FileCache::default(), false);
+        let executor = Executor::new(self, file_map, FileCache::default(), false);
+        let mut executor = executor.recording(OriginRecord::added);
         // Deletions come first: a folder may have to give way to a file, or the other way round.
         executor.deletions(&plan, &mut report, &mut run_outcome).await?;
         Box::pin(executor.unpack(&plan, packages)).await?;
         let mut updates = AddedFiles::new(&self.folder);
         Box::pin(executor.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
         executor.account(&mut report);
+        executor.save_origins().await;
+        if let Some(told) = told {
+            report.versions = Some(Box::pin(self.harvest(&told, &executor.packages)).await);
+        }
         Ok((report, run_outcome))
     }
 

@@ -4,6 +4,7 @@
 //! interrupted run is simply run again.
 //!
 //! ```
+//! use resync_core::datetime::DateTime;
 //! use resync_subscriber_kit::discover::discover;
 //! use resync_subscriber_kit::fetch::{AddressPolicy, Client, ClientOptions};
 //! use resync_subscriber_kit::sync::{Depth, Method, Offer, SyncOptions, Target, Verdict, audit, synchronise};
@@ -35,10 +36,19 @@
 //! # build(&settings, &out)?;
 //! let report = synchronise(&client, &offer, &target, &options, Depth::Changes).await?;
 //! assert_eq!((report.method, report.updated), (Method::Incremental, 1));
+//!
+//! // A copy of one moment, in a directory of its own, that no later change reaches.
+//! # let past = place.path().join("past");
+//! let (moment, past) = (DateTime::now(), Target::open(&past, url.parse()?)?);
+//! let options = SyncOptions { at: Some(moment), ..SyncOptions::default() };
+//! let report = synchronise(&client, &offer, &past, &options, Depth::Full).await?;
+//! assert_eq!((report.at, report.created), (Some(moment), 1));
+//! assert_eq!(audit(&client, &offer, &past, &options).await?.verdict, Verdict::InStep);
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod at;
 mod audit;
 mod baseline;
 mod choice;
@@ -46,11 +56,13 @@ mod error;
 mod failure;
 mod files;
 mod incremental;
+mod mixed_folders;
 mod progress;
 mod reading;
 mod report;
 mod run;
 mod saved;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,23 +75,25 @@ use url::{Origin, Url};
 pub use audit::{AuditReport, Verdict, audit};
 pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
-pub use error::SyncError;
+pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub(crate) use files::download::blocking;
 pub use files::resource_error::ResourceError;
+pub(crate) use mixed_folders::refuse_mixed_folders;
 pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;
 pub use reading::gaps::{Gap, GapHistory};
 pub(crate) use reading::notified::is_beyond_clock_skew;
 pub use reading::path::PathError;
-pub use report::{Method, Report};
+pub use report::{Method, Report, VersionsReport};
 pub(crate) use saved::copied_source::CopiedSource;
 pub(crate) use saved::earlier_files::{is_copy, refuse_foreign_folder};
+pub use versions::fetch_versions;
 
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
 use crate::discover::Set;
-use crate::fetch::is_moved;
+use crate::fetch::{Follow, is_moved};
 
 /// The documents to synchronise from, each a plain one or an index (RS-014).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,6 +159,15 @@ pub enum Authority {
 }
 
 impl Authority {
+    /// Where redirects of a resource may lead that this list names.
+    pub(crate) fn follow<'f>(&'f self, list: &'f Url) -> Follow<'f> {
+        match self {
+            Self::SameOrigin => Follow::Home,
+            Self::Origins(others) => Follow::Among(others, list),
+            Self::Any => Follow::Anywhere,
+        }
+    }
+
     /// Whether a list of the origin `home` may lead to `url`.
     pub(crate) fn allows(&self, url: &Url, home: &Origin) -> bool {
         let origin = url.origin();
@@ -195,6 +218,13 @@ pub struct SyncOptions {
     /// Handle the changes since this time (RS-191), when the copy was in step except for known failures. It must not be in
     /// the future. Counts for [`Depth::Changes`].
     pub from: Option<DateTime>,
+    /// Copy the state that the Source was in at this moment, which must not be in the future. The directory belongs to that moment: runs
+    /// for another one, or for the present, refuse it. Any [`Depth`] does the same, and [`SyncOptions::prefer`] counts for nothing. What
+    /// cannot be had as it was is a failure.
+    pub at: Option<DateTime>,
+    /// For [`SyncOptions::at`] and [`SyncOptions::versions`]: an archive that is asked for past states that neither the lists nor the
+    /// Source lead to (RFC 7089). It is the URL to which the URI of a resource is added, and may be of any origin.
+    pub timegate: Option<Url>,
     /// Progress of the run.
     pub progress: Progress,
     /// Whose resources may be fetched.
@@ -204,13 +234,19 @@ pub struct SyncOptions {
     /// Where changes are read from.
     pub changes: ChangesFrom,
     /// Media types, such as `application/pdf` or `image/*`: of a resource that has an alternate representation of one of
-    /// them, that one is copied, the first type first (RS-172).
+    /// them, that one is copied, the first type first (RS-172). Where the list describes no representation, the server is asked for one of
+    /// them.
     pub prefer: Vec<String>,
     /// Which resources are wanted.
     pub filter: Filter,
     /// Whether resources with a listed hash may be fetched from mirrors at other origins (RS-171), or else from the original
     /// (RS-180). Mirrors at the list's own origin are always used.
     pub foreign_mirrors: bool,
+    /// Keep each version that the Source's changes tell of, beside the copy in this directory: as `PATH/20240601120000`, and a deletion as
+    /// an empty `PATH/20240601120000.deleted` (MEM-070). Each is written once, and never changed or removed.
+    pub versions: Option<PathBuf>,
+    /// How many versions one run fetches; the next run continues (MEM-071).
+    pub max_versions: u64,
     /// How many resources are compared and fetched at the same time: at most 160 (48 except on Linux), and 64 of unknown length.
     pub parallel: usize,
     /// How often a request is retried.
@@ -239,6 +275,8 @@ impl Default for SyncOptions {
             switch_source: false,
             dry_run: false,
             from: None,
+            at: None,
+            timegate: None,
             progress: Progress::default(),
             authority: Authority::default(),
             baseline: BaselineFrom::default(),
@@ -246,6 +284,8 @@ impl Default for SyncOptions {
             prefer: Vec::new(),
             filter: Filter::default(),
             foreign_mirrors: false,
+            versions: None,
+            max_versions: 100_000,
             parallel: 8,
             retries: 2,
             retry_pause: Duration::from_millis(250),

@@ -12,6 +12,7 @@ use super::failure::{Cause, FAILURES_KEPT, Failure, FailureKind, add, joined};
 use super::progress::{Outcome, Progress};
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::saved::copy_state::Retry;
+use crate::text;
 
 /// What a synchronisation went by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +54,12 @@ pub struct Report {
     pub retry_may_help: bool,
     /// Why no unlisted file was deleted although that was requested (RS-201). Deletions in a Change List were done.
     pub deletion_skipped: Option<String>,
-    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197).
+    /// Why changes may be missing, for example because of a gap between the Change Lists (RS-197), or a copy of the past is not proven
+    /// to be one.
     pub unproven: Option<String>,
+    /// For a copy of the past: of when it is (MEM-063).
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::option")]
+    pub at: Option<DateTime>,
     /// The gaps between the Source's Change Lists so far. While [`unproven`](Self::unproven), no Resource List has closed the last.
     pub gaps: Box<GapHistory>,
     /// Files that were here before the copy and are not as the Source lists them. They stay until they are
@@ -72,6 +77,9 @@ pub struct Report {
     /// All failures by their causes, of which the first hundred are kept.
     #[serde(default)]
     pub causes: Vec<Cause>,
+    /// What became of the versions that were told since the last run, if they are [wanted](super::SyncOptions::versions).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<Box<VersionsReport>>,
     /// Whether the failures that a retry may resolve are saved for the next incremental run.
     #[serde(skip)]
     pub(crate) is_remembered: bool,
@@ -184,6 +192,7 @@ impl Report {
             reached: next.reached,
             retry_in: next.retry_in,
             earlier_files: next.earlier_files,
+            versions: VersionsReport::joined(self.versions, next.versions),
             patched: self.patched + next.patched,
             // These are counted over both.
             bytes_fetched: next.bytes_fetched,
@@ -196,7 +205,76 @@ impl Report {
     pub(crate) fn repeated(self) -> Self {
         let unchanged = self.resources - self.failed;
         let (created, updated, deleted, kept) = (0, 0, 0, 0);
-        let (patched, bytes_fetched, bytes_hashed) = (0, 0, 0);
-        Self { created, updated, deleted, kept, unchanged, patched, bytes_fetched, bytes_hashed, ..self }
+        let (patched, bytes_fetched, bytes_hashed, versions) = (0, 0, 0, None);
+        Self {
+            created,
+            updated,
+            deleted,
+            kept,
+            unchanged,
+            patched,
+            bytes_fetched,
+            bytes_hashed,
+            versions,
+            ..self
+        }
+    }
+}
+
+/// What became of versions that are kept beside a copy (MEM-070). The copy is in step without them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionsReport {
+    /// Versions that were written, and deletions.
+    pub kept: u64,
+    /// Versions that a later run fetches: there were too many for one run, or they failed and may mend.
+    pub waiting: u64,
+    /// How often fetching one failed.
+    pub failed: u64,
+    /// Versions that no later run fetches: the Source has them no more, or does not say where they are.
+    pub lost: u64,
+    /// Why more may be missing, of which nothing tells.
+    pub unproven: Option<String>,
+    /// Why versions failed or are lost, at most the first hundred.
+    pub failures: Vec<Failure>,
+    /// The same by causes, of which the first hundred are kept.
+    pub causes: Vec<Cause>,
+}
+
+impl VersionsReport {
+    /// Whether nothing failed, and nothing is missing for ever. Some may wait for a later run.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed + self.lost == 0 && self.unproven.is_none()
+    }
+
+    /// Counts a version that failed, or is lost if it is not `for_later`.
+    pub(crate) fn fail(&mut self, failure: Failure, for_later: bool) {
+        if for_later {
+            self.failed += 1;
+        } else {
+            self.lost += 1;
+        }
+        add(&mut self.failures, &mut self.causes, failure);
+    }
+
+    /// The findings of two steps.
+    pub(crate) fn joined(first: Option<Box<Self>>, next: Option<Box<Self>>) -> Option<Box<Self>> {
+        let (mut first, mut next) = match (first, next) {
+            (first, None) => return first,
+            (None, next) => return next,
+            (Some(first), Some(next)) => (*first, *next),
+        };
+        first.failures.append(&mut next.failures);
+        first.failures.truncate(FAILURES_KEPT);
+        let causes = joined(first.causes, std::iter::empty(), next.causes, &first.failures);
+        Some(Box::new(Self {
+            kept: first.kept + next.kept,
+            waiting: first.waiting + next.waiting,
+            failed: first.failed + next.failed,
+            lost: first.lost + next.lost,
+            unproven: first.unproven.or(next.unproven),
+            failures: first.failures,
+            causes,
+        }))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target};
+use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, refuse_mixed_folders};
 use crate::fetch::Client;
 use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
@@ -46,9 +46,10 @@ impl<'s> Run<'s> {
     ) -> Result<Self, SyncError> {
         let list = offer.base(options.baseline).ok_or(SyncError::NothingOffered)?;
         let scope = Scope::of(offer, list, target, options);
-        let source = CopiedSource::of(offer);
+        let source = CopiedSource::of(offer).at(options.at);
         let (opening, choices, given) = (target.clone(), options.clone(), source.clone());
         let (folder, earlier) = blocking(move || {
+            refuse_mixed_folders(&opening.directory, choices.versions.as_deref())?;
             refuse_foreign_folder(&opening.folder(), &choices)?;
             let open = if choices.dry_run { CopyFolder::inspect } else { CopyFolder::open };
             let folder = open(&opening)?;

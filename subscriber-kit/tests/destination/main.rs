@@ -4,6 +4,7 @@ mod adoption;
 mod archived_state;
 mod boundaries;
 mod callback;
+mod chains;
 mod command;
 mod deletion;
 mod discovery;
@@ -19,14 +20,18 @@ mod incremental;
 mod listening;
 mod messages;
 mod other_source;
+mod past;
 #[cfg(unix)]
 mod power_cuts;
 mod representations;
+mod republished;
 mod signatures;
 mod subscribing;
 mod support;
 #[cfg(unix)]
 mod synced;
 mod synchronise;
+mod time_maps;
 mod transfer;
+mod versions;
 mod websub_rocks;

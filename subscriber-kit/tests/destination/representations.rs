@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::copy::{Copy, counts};
-use crate::support::{Source, client, document, expected, files};
+use crate::support::{Source, client, document, expected, files, ok, serve, status};
 use resync_core::digest::{Algorithm, Digest};
 use resync_subscriber_kit::sync::{Depth, Offer, Report, SyncOptions, Target, synchronise};
 use tempfile::TempDir;
@@ -167,6 +167,52 @@ async fn rs172_an_alternate_of_the_preferred_type_is_copied_in_the_resources_pla
         let url = Url::parse(&copy.source.url("/resourcelist.xml")).unwrap();
         synchronise(&client(), &Offer::list(url), &copy.target(), &options, Depth::Full).await.unwrap();
         assert_eq!(files(copy.path()), expected(&[("page", body), ("other", "other")]));
+    }
+}
+
+#[tokio::test]
+async fn rs172_a_generic_uri_is_asked_for_the_listed_representation_or_else_for_the_preferred_one() {
+    let hash = Digest::of(Algorithm::Sha256, b"pdf");
+    let described = format!(r#"<rs:md hash="{hash}" length="3" type="application/pdf"/>"#);
+    for (metadata, prefer, body) in [
+        (described.as_str(), "", "pdf"),
+        (described.as_str(), "text/html", "pdf"),
+        ("", "application/pdf", "pdf"),
+        ("", "text/html", "html"),
+        ("", "", "any"),
+    ] {
+        let entry = format!(
+            r#"<url><loc>http://HOST/page</loc>{metadata}<rs:ln rel="alternate" href="http://HOST/page.pdf"/></url>"#
+        );
+        let root = r#"<rs:md capability="resourcelist" at="2026-11-20T09:00:00Z"/>"#;
+        let list = document("urlset", root, &[entry]);
+        let address = serve(move |request| {
+            let text = |name: &str| request.header(name).unwrap_or_default().to_owned();
+            match request.target() {
+                "/resourcelist.xml" => ok("", list.replace("HOST", &text("host")).as_bytes()),
+                "/page" => match text("accept").split(['/', ',']).nth(1) {
+                    Some("pdf") => ok("Content-Type: application/pdf\r\n", b"pdf"),
+                    Some("html") => ok("Content-Type: text/html\r\n", b"html"),
+                    _ => ok("", b"any"),
+                },
+                _ => status("404 Not Found", ""),
+            }
+        })
+        .await;
+        let url = |path: &str| Url::parse(&format!("http://{address}{path}")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::open(directory.path(), url("/")).unwrap();
+        let prefer = Some(prefer.to_owned()).filter(|prefer| !prefer.is_empty()).into_iter().collect();
+        let options = SyncOptions { prefer, retries: 0, ..SyncOptions::default() };
+        let offer = Offer::list(url("/resourcelist.xml"));
+        let report = synchronise(&client(), &offer, &target, &options, Depth::Full).await.unwrap();
+        assert!(report.in_step(), "{report:?}");
+        assert_eq!(
+            files(directory.path()),
+            expected(&[("page", body)]),
+            "{metadata} {}",
+            options.prefer.join(",")
+        );
     }
 }
 

@@ -11,4 +11,5 @@ pub mod head;
 pub mod link_header;
 pub mod lint;
 pub mod signature;
+pub mod time_map;
 pub mod verification;

@@ -43,8 +43,8 @@ pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
 pub use seed::{deaths_wanted, seed};
 pub use strangers::{
-    BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, NODE_HUB, NODE_SUBSCRIBER, NodePeer,
-    PythonPeer, RESYNC,
+    BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, MEMENTO_CLIENT, MEMENTO_SERVER, NODE_HUB,
+    NODE_SUBSCRIBER, NodePeer, PYWB, PythonPeer, RESYNC,
 };
 pub use system_names::{OUT_THERE, SystemNames};
 pub use trap::Trap;

@@ -48,8 +48,14 @@ pub const FLASK_SUBSCRIBER: PythonPeer = python!("subscriber");
 pub const DJANGO_PUSH: PythonPeer = python!("publisher");
 /// A client of `ResourceSync`.
 pub const RESYNC: PythonPeer = python!("resync");
+/// The test server of Memento's authors, `memento_test`.
+pub const MEMENTO_SERVER: PythonPeer = python!("memento_server");
 /// Who judges `OpenAPI`, JSON Schema, Kubernetes' objects and JSON Patch.
 pub const JUDGES: PythonPeer = python!("judges");
+/// A client of Memento, `memento_client`.
+pub const MEMENTO_CLIENT: PythonPeer = python!("memento");
+/// A web archive, `pywb`.
+pub const PYWB: PythonPeer = python!("archive");
 /// A subscriber, `pubsubhubbub`.
 pub const NODE_SUBSCRIBER: NodePeer = node!("subscriber");
 /// A hub, `@dwk/websub`, with its database.

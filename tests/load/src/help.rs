@@ -32,6 +32,9 @@ pub(super) const HELP: Help = Help {
             &["resync-load completions bash > ~/.local/share/bash-completion/completions/resync-load"],
         ),
         ("man", &["resync-load man ~/.local/share/man/man1"]),
-        ("figures", &["resync-load figures --list", "resync-load figures --document docs/performance.md"]),
+        (
+            "figures",
+            &["resync-load figures --list", "resync-load figures --document docs/reference/figures.md"],
+        ),
     ],
 };

@@ -2,7 +2,9 @@
 
 mod attacks;
 mod capabilities;
+mod change_sets;
 mod hostile_source;
 mod main_job;
 mod many_changes;
 mod mirror_under_fire;
+mod moments;

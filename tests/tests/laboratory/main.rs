@@ -525,6 +525,13 @@ fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys(
 }
 
 #[test]
+fn the_example_with_every_key_is_a_scenario() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/load/example.toml");
+    let scenario = Scenario::load(example).unwrap();
+    assert!(!scenario.receivers.is_empty() && !scenario.faults.is_empty(), "{scenario:?}");
+}
+
+#[test]
 fn each_scenario_with_faults_judges_how_soon_posts_are_taken_again_and_how_many_fail() {
     for name in resync_load::scenarios() {
         let Scenario { faults, expect, .. } = Scenario::load(name).unwrap();

@@ -1,5 +1,5 @@
-//! The table in docs/performance.md is what `resync-load figures` wrote: docs/figures has what came of each measurement. The summary above it
-//! and the front page show some of it.
+//! The table in docs/reference/figures.md is what `resync-load figures` wrote: docs/figures has what came of each measurement. The summary
+//! in docs/performance.md and the front page show some of it.
 //!
 //! `RESYNC_WRITE_DOCS=1 cargo test -p resync-tests --test outside figures` makes all of it of these files anew.
 
@@ -32,7 +32,8 @@ fn files() -> BTreeMap<String, Value> {
 #[test]
 fn the_table_of_figures_is_what_the_tool_wrote_and_whoever_shows_some_of_it_shows_the_same() {
     let all = table(&outcomes(&root().join("docs/figures")).unwrap());
-    is_made("docs/performance.md", |page| with_some(&insert(page, &all).unwrap(), "summary", &all));
+    is_made("docs/reference/figures.md", |page| insert(page, &all).unwrap());
+    is_made("docs/performance.md", |page| with_some(page, "summary", &all));
     is_made("README.md", |page| with_some(page, "figures", &all));
 }
 
@@ -108,6 +109,7 @@ fn each_figure_is_of_this_release_and_of_a_measurement_that_anybody_can_repeat()
         let figures = known.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not measured any more"));
         assert_eq!(outcome["version"], env!("CARGO_PKG_VERSION"), "{name} is older than what it describes");
         assert_eq!((&outcome["name"], &outcome["optimised"]), (&name.as_str().into(), &true.into()));
+        assert_eq!(not_written_by_the_tool(&outcome), None, "{name}");
         let values: BTreeSet<_> = outcome["values"].as_object().unwrap().keys().map(String::as_str).collect();
         assert!(
             !values.is_empty() && values.is_subset(&figures.iter().copied().collect()),
@@ -117,9 +119,20 @@ fn each_figure_is_of_this_release_and_of_a_measurement_that_anybody_can_repeat()
 }
 
 #[test]
+fn all_figures_are_of_one_commit_and_none_is_left_out() {
+    let files = files();
+    let commits: BTreeSet<_> = files.values().map(|outcome| outcome["commit"].as_str().unwrap()).collect();
+    assert_eq!(commits.len(), 1, "measure all again, or those of the older ones: {commits:?}");
+    assert!(!commits.iter().any(|commit| commit.ends_with("-dirty")), "commit first: {commits:?}");
+    let missing: Vec<_> =
+        measurements().map(|(name, ..)| name).filter(|name| !files.contains_key(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn rows_of_another_state_of_the_code_than_the_newest_are_named_above_the_table() {
     let files = files();
-    let page = fs::read_to_string(root().join("docs/performance.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/reference/figures.md")).unwrap();
     let newest = files.values().max_by_key(|outcome| outcome["began"].as_u64()).unwrap();
     let above = page.split_once("<!-- figures -->").unwrap().1.split_once("\n| figure |").unwrap().0;
     let older: Vec<_> = files

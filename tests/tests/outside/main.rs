@@ -1,6 +1,8 @@
 //! What others read of us and run of us: pages, documents, guides, what is deployed, and programs that nobody here wrote.
 
+mod archives;
 mod catch_up;
+mod comments;
 mod completions;
 mod copies;
 mod deploy;
@@ -11,6 +13,7 @@ mod guides;
 mod habits;
 mod layers;
 mod load;
+mod mementos;
 mod mutants;
 mod openapi;
 mod packages;

@@ -40,6 +40,20 @@ fn h08_a_target_cannot_break_out_of_its_brackets() {
 }
 
 #[test]
+fn a_parameter_that_cannot_be_written_is_left_out() {
+    let header = LinkHeader::default()
+        .param("type", "text/html")
+        .push("u", "alternate")
+        .param("type", "text/html")
+        .param("a name", "x")
+        .param("title", "a\r\nX: b")
+        .param("title", "a \"b\"");
+    assert_eq!(header.to_string(), r#"<u>; rel="alternate"; type="text/html"; title="a \"b\"""#);
+    let link = header.iter().next().unwrap();
+    assert_eq!((link.param("title"), link.param("media")), (Some("a \"b\""), None));
+}
+
+#[test]
 fn d12_the_order_of_hubs_is_kept() {
     let header = LinkHeader::parse([
         "<http://b.example/>; rel=hub, <http://s.example/>; rel=self",

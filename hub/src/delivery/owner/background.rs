@@ -1,9 +1,10 @@
 //! What goes on for the shards although nobody waits for it: it ends by itself, or soon after delivery stops.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -58,6 +59,6 @@ impl Background {
 
     fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
         // What it guards is complete between any two statements.
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tasks)
     }
 }

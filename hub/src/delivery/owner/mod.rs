@@ -125,9 +125,9 @@ impl Owner {
         taking.hand_over(owned)
     }
 
-    /// The same for all shards of the store, with this work in them from now on; where other hubs share the store, for this one's share, now and
-    /// whenever another hub comes or goes. Nothing is delivered before all are loaded, which deliveries would hold up. Those that another hub
-    /// owns are taken over when it has released them.
+    /// Takes all shards of the store over, with this work in them from now on; where other hubs share the store, this one's share, now and whenever
+    /// another hub comes or goes. Nothing is delivered before all are loaded, which deliveries would hold up. Those that another hub owns are
+    /// taken over when it has released them.
     pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
         self.0.workers.set_waiting_work(waiting);
         let spread = self.0.store.spread().await?;

@@ -22,11 +22,15 @@ impl Owner {
                 };
                 match event {
                     Some(OrderEvent::Given(shards)) => {
-                        shards.into_iter().for_each(|shard| owner.look_for_orders(shard));
+                        for shard in shards {
+                            owner.look_for_orders(shard);
+                        }
                     }
                     // Those that were given unseen.
                     Some(OrderEvent::Resync) => {
-                        owner.0.store.all_shards().into_iter().for_each(|shard| owner.look_for_orders(shard));
+                        for shard in owner.0.store.all_shards() {
+                            owner.look_for_orders(shard);
+                        }
                     }
                     Some(OrderEvent::Answered(_)) => {}
                     None => return,

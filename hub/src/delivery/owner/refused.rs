@@ -1,11 +1,12 @@
 //! Shards that another hub owns: this one tries to take them again until that has released them, and delivers for its others meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use resync_common::backoff::Backoff;
+use resync_common::locks::lock;
 use tracing::{info, warn};
 
 use super::{NotTaken, Owner, Shared};
@@ -28,7 +29,7 @@ impl Owner {
         self.want(refused);
     }
 
-    /// The same of shards that cannot be taken now, for whatever reason. One at a time tries them all.
+    /// Takes these over as soon as that is possible, for whatever reason it is not now. One at a time tries them all.
     pub(super) fn want(&self, shards: Vec<Shard>) {
         self.0.refused().extend(shards);
         if self.0.is_trying.swap(true, Ordering::SeqCst) {
@@ -92,6 +93,6 @@ impl Shared {
 
     pub(super) fn refused(&self) -> MutexGuard<'_, BTreeSet<Shard>> {
         // What it guards is complete between any two statements.
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.refused)
     }
 }

@@ -3,11 +3,12 @@
 //! store might carry out the older one last.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use resync_common::backoff::Backoff;
+use resync_common::locks::lock;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -178,7 +179,7 @@ impl Shared {
 
     pub(super) fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {
         // What it guards is complete between any two statements.
-        self.takings.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.takings)
     }
 
     /// The shard does not come: it may be taken again, and who let it go meanwhile hears that it is not here.

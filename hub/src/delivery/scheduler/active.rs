@@ -39,9 +39,9 @@ pub(super) struct ActiveSubscription {
 pub(super) struct FailingSince {
     /// When it began, by the wall clock.
     pub(super) since: DateTime,
-    /// How long it had lasted …
+    /// How long it had lasted when it was counted.
     pub(super) before: Duration,
-    /// … at this moment. A wall clock that is set makes no streak longer.
+    /// When it was counted. A wall clock that is set makes no streak longer.
     pub(super) counted: Instant,
 }
 
@@ -62,9 +62,9 @@ impl FailingSince {
 pub(super) struct Suspect {
     pub(super) class: FailureClass,
     pub(super) status: Option<u16>,
-    /// When it failed last …
+    /// When it failed last.
     pub(super) failed: Instant,
-    /// … and when it would be tried again.
+    /// When it would be tried again.
     pub(super) due: Instant,
 }
 

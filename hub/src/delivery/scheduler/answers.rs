@@ -8,7 +8,7 @@ use super::active::{Phase, Suspect};
 use super::attempt::{Attempt, Finished};
 use super::clock::Now;
 use super::host::HostId;
-use super::retry_policy::{self, Decision, Failure, GivenUp, Outcome};
+use super::retry_policy::{self, Decision, DeliveryOutcome, Failure, GivenUp};
 use super::wait_queue::LastAttempt;
 use crate::store::{Ended, Gap, Offset, Skip, SubscriptionId, TopicId};
 
@@ -29,11 +29,11 @@ impl Scheduler {
     }
 
     /// Takes in what became of a request.
-    pub(crate) fn finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
+    pub(crate) fn attempt_finished(&mut self, attempt: &Attempt, finished: Finished, now: Now) {
         if let Finished::Answered { outcome, .. } = &finished {
-            self.record_proven(attempt, *outcome == Outcome::Delivered);
+            self.record_proven(attempt, *outcome == DeliveryOutcome::Delivered);
         }
-        self.hosts.answered(attempt.host, attempt.permit, finished.sign(), now.monotonic);
+        self.hosts.answered(attempt.host, attempt.charge, finished.host_signal(), now.monotonic);
         if !matches!(finished, Finished::RateLimited(_) | Finished::Reverifying) {
             self.unconfirmed.remove(attempt.host, (attempt.topic, attempt.subscription));
         }
@@ -41,34 +41,35 @@ impl Scheduler {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let target = state.target();
         let Some(active) = state.active_mut(id) else { return };
-        let next = active.cursor.next();
-        let expected = if active.suspect.is_some() { next.next() } else { next };
-        if attempt.offset != expected || attempt.past_suspect != active.suspect.is_some() {
+        let next_owed = active.cursor.next();
+        let in_flight = if active.suspect.is_some() { next_owed.next() } else { next_owed };
+        if attempt.offset != in_flight || attempt.past_suspect != active.suspect.is_some() {
             return self.outdated(attempt, &finished, now);
         }
         if let Some(suspect) = active.suspect.take() {
             return self.tried_past_suspect(attempt, suspect, &finished, now);
         }
-        let before = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
+        // What is passed ends before `next`, but not beyond the sweep: nobody gets ahead of that.
+        let last_passed = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
         match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
                 active.delivered(offset);
                 self.counts.delivered += 1;
             }
-            Finished::Answered { offset, outcome: Outcome::Failed(failure) } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Failed(failure) } => {
                 self.counts.failed += 1;
                 return self.failed(attempt, offset, &failure, now);
             }
             Finished::Gap { from, next } => {
-                let to = before(next);
+                let to = last_passed(next);
                 active.passed(to);
                 if from <= to {
                     self.counts.lost_to_retention += to.0 - from.0 + 1;
                     self.unsaved.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
                 }
             }
-            Finished::Passed { next } => active.passed(before(next)),
-            Finished::Superseded => active.passed(attempt.latest),
+            Finished::Passed { next } => active.passed(last_passed(next)),
+            Finished::Superseded => active.passed(attempt.newest_fetched),
             Finished::Postponed => return self.back_off(topic, id, POSTPONED, now),
             Finished::Unreadable => return self.back_off(topic, id, UNREADABLE, now),
             Finished::RateLimited(wait) => {
@@ -89,7 +90,7 @@ impl Scheduler {
         if is_proven {
             self.hosts.delivered(attempt.host, (attempt.topic, attempt.subscription));
         }
-        if is_proven != attempt.is_proven
+        if is_proven != attempt.was_proven
             && let Some(topic) = self.topics.get_mut(&attempt.topic)
         {
             topic.set_proven(attempt.subscription, is_proven);
@@ -129,8 +130,8 @@ impl Scheduler {
     /// The operator has replayed for this subscription while the request was under way.
     fn outdated(&mut self, attempt: &Attempt, finished: &Finished, now: Now) {
         match finished {
-            Finished::Answered { outcome: Outcome::Delivered, .. } => self.counts.delivered += 1,
-            Finished::Answered { outcome: Outcome::Failed(_), .. } => self.counts.failed += 1,
+            Finished::Answered { outcome: DeliveryOutcome::Delivered, .. } => self.counts.delivered += 1,
+            Finished::Answered { outcome: DeliveryOutcome::Failed(_), .. } => self.counts.failed += 1,
             Finished::SubscriptionEnded => return self.remove(attempt.topic, attempt.subscription),
             _ => {}
         }
@@ -146,7 +147,7 @@ impl Scheduler {
             active.suspect = Some(suspect);
             active.phase = Phase::Waiting;
             state.detach(id);
-            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
         }
         self.settle(topic);
     }
@@ -155,7 +156,7 @@ impl Scheduler {
         let (topic, id) = (attempt.topic, attempt.subscription);
         let pause = suspect.due.saturating_duration_since(now.monotonic);
         match finished {
-            Finished::Answered { offset, outcome: Outcome::Delivered } => {
+            Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
                 let Some(active) = self.topics.get_mut(&topic).and_then(|topic| topic.active_mut(id)) else {
                     return;
                 };

@@ -1,14 +1,26 @@
 //! A request that the scheduler wants to be made, and what became of it.
+//!
+//! What follows from how a request ends, by the schedules of [`RetryPolicy`](super::RetryPolicy); `outcome` is the label of the metric:
+//!
+//! | end | [`FailureClass`] | [`HostSignal`] | then | `outcome` |
+//! |---|---|---|---|---|
+//! | 2xx | | `Alive` | the next notification | `2xx` |
+//! | 410 | `Gone` | `Alive` | once more after `gone_confirm_after`; the second in a row ends the subscription | `410` |
+//! | 408, 425, 429, 5xx | `Trouble` | `Trouble` | `trouble`, then the next notification | `4xx`, `429`, `5xx` |
+//! | any other status | `Refused` | `Alive` | `refused`, then the next notification | `3xx`, `4xx` |
+//! | no answer | `Trouble` | `Silent` | `trouble`, then the next notification | `timeout`, `dns`, `connection`, `blocked_ip` |
+//! | not sent: unconfirmed address | `Unsent` | `None` | as often as it takes, after pauses that grow | `unconfirmed_address` |
+//! | not sent: no file descriptor | | `None` | a second later | `not_sent` |
 
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::breaker::Sign;
-use super::host::{HostId, Permit};
+use super::breaker::HostSignal;
+use super::host::{Charge, HostId};
 #[cfg(test)]
 use super::lanes::Lane;
-use super::retry_policy::Outcome;
+use super::retry_policy::DeliveryOutcome;
 use crate::store::{CachePolicy, ContentKind, FailureClass, Offset, ReadAhead, SubscriptionId, TopicId};
 
 /// A request to be made.
@@ -21,17 +33,17 @@ pub(crate) struct Attempt {
     /// The notification.
     pub(crate) offset: Offset,
     /// The newest fetched version: older ones that are fetched too need not be sent.
-    pub(crate) latest: Offset,
+    pub(crate) newest_fetched: Offset,
     /// Nothing but fetched versions is owed.
     pub(crate) newest_only: bool,
     /// How many times this has been tried, this one included.
     pub(crate) number: u16,
-    /// Its concurrency permit.
-    pub(crate) permit: Permit,
+    /// What it takes of its host's and its lane's permits.
+    pub(crate) charge: Charge,
     /// The notification before it is suspected to be the cause of failures: does the subscriber refuse everything, or that one only?
     pub(crate) past_suspect: bool,
-    /// The attempt before this one was delivered.
-    pub(crate) is_proven: bool,
+    /// The subscription was proven when this began. Its charge may count otherwise (see [`Charge`]).
+    pub(crate) was_proven: bool,
     /// Which recipients are read next.
     pub(crate) ahead: ReadAhead,
     /// Whether the subscription is needed again soon.
@@ -60,7 +72,7 @@ pub(crate) enum Find {
 impl Attempt {
     /// Where to look first: at the next notification, or at the newest version where only that counts.
     pub(crate) fn sought(&self) -> Offset {
-        if self.newest_only { self.latest } else { self.offset }
+        if self.newest_only { self.newest_fetched } else { self.offset }
     }
 
     /// What the first notification at or after `sought` is to this attempt. Only where posted and fetched content are mixed are
@@ -70,7 +82,7 @@ impl Attempt {
             if found == sought { Find::Send } else { Find::Later }
         } else if found > sought {
             Find::Gap
-        } else if kind == ContentKind::Posted || found >= self.latest {
+        } else if kind == ContentKind::Posted || found >= self.newest_fetched {
             Find::Send
         } else {
             Find::Pass
@@ -86,7 +98,7 @@ pub(crate) enum Finished {
         /// What was sent.
         offset: Offset,
         /// How that ended.
-        outcome: Outcome,
+        outcome: DeliveryOutcome,
     },
     /// The log no longer holds what is owed, from the first of these to before the second.
     Gap {
@@ -116,19 +128,19 @@ pub(crate) enum Finished {
 
 impl Finished {
     /// What it says about the host.
-    pub(super) fn sign(&self) -> Sign {
+    pub(super) fn host_signal(&self) -> HostSignal {
         match self {
-            Self::Answered { outcome: Outcome::Failed(failure), .. } => match failure.class {
-                FailureClass::Trouble if failure.status.is_none() => Sign::Silent,
-                FailureClass::Trouble => Sign::Trouble,
+            Self::Answered { outcome: DeliveryOutcome::Failed(failure), .. } => match failure.class {
+                FailureClass::Trouble if failure.status.is_none() => HostSignal::Silent,
+                FailureClass::Trouble => HostSignal::Trouble,
                 FailureClass::NotFailed
                 | FailureClass::Refused
                 | FailureClass::Gone
-                | FailureClass::Unsent => Sign::Alive,
+                | FailureClass::Unsent => HostSignal::Alive,
             },
-            Self::Answered { outcome: Outcome::Delivered, .. } => Sign::Alive,
+            Self::Answered { outcome: DeliveryOutcome::Delivered, .. } => HostSignal::Alive,
             // Nothing was sent.
-            _ => Sign::None,
+            _ => HostSignal::None,
         }
     }
 }
@@ -142,12 +154,18 @@ impl Attempt {
             topic,
             subscription: SubscriptionId(7),
             offset,
-            latest: Offset(0),
+            newest_fetched: Offset(0),
             newest_only: false,
             number: 1,
-            permit: Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun },
+            charge: Charge {
+                lane: Lane::First,
+                counted_as_proven: false,
+                takes_long: false,
+                is_probe: false,
+                begun,
+            },
             past_suspect: false,
-            is_proven: false,
+            was_proven: false,
             ahead: ReadAhead::Topic,
             keep: CachePolicy::Keep,
             host: HostId::new(0),

@@ -24,11 +24,12 @@ use super::host::{Candidates, Chosen};
 /// Trials of subscriptions that have not failed, without a pause between them, at an open breaker: so many of proven ones, and as many of
 /// untried ones.
 const AT_ONCE: u32 = 32;
-/// The pause between later trials, where the origin answers …
+/// The pause between later trials, where the origin answers.
 const PAUSE: Duration = Duration::from_millis(100);
-/// … and where it does not: each trial may hold a permit for as long as a request may take.
+/// The pause between later trials of untried subscriptions, where the origin does not answer: each may hold a permit for as long as a request
+/// may take.
 const SILENT_PAUSE: Duration = Duration::from_secs(5);
-/// The same between trials of proven ones.
+/// The pause between later trials of proven subscriptions, where the origin does not answer.
 const PROVEN_SILENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// When breakers open, and for how long.
@@ -36,15 +37,15 @@ const PROVEN_SILENT_PAUSE: Duration = Duration::from_secs(1);
 pub struct BreakerPolicy {
     /// So many failures in a row open it; 0: never.
     pub failures: u32,
-    /// The first pause; each failed probe doubles it …
+    /// The first pause. Each failed probe doubles it.
     pub open: Duration,
-    /// … up to this.
+    /// The longest pause.
     pub open_max: Duration,
 }
 
 /// What the end of a request says about the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum HostSignal {
     /// The host answered, be it with a refusal.
     Alive,
     /// The host says that it is in trouble.
@@ -61,9 +62,9 @@ pub(super) struct InFlightCounts {
     pub(super) all: usize,
     /// Of these, those for subscriptions that are not proven.
     pub(super) unproven: usize,
-    /// Those that have been under way for longer than a quick answer takes …
+    /// Those that hang: they have been under way for longer than a quick answer takes.
     pub(super) hanging: usize,
-    /// … and of those, those for subscriptions that are not proven.
+    /// Of those that hang, those for subscriptions that are not proven.
     pub(super) unproven_hanging: usize,
 }
 
@@ -266,17 +267,17 @@ impl Breaker {
     /// Takes in how a request ended: the probe that began at this moment, if it is one.
     pub(super) fn record(
         &mut self,
-        sign: Sign,
+        signal: HostSignal,
         probe: Option<Instant>,
         limit: usize,
         policy: &BreakerPolicy,
         now: Instant,
     ) -> Change {
-        match sign {
-            Sign::Trouble => self.failed(false, probe, policy, now),
-            Sign::Silent => self.failed(true, probe, policy, now),
-            Sign::Alive => self.succeeded(limit, now),
-            Sign::None => Change::Nothing,
+        match signal {
+            HostSignal::Trouble => self.failed(false, probe, policy, now),
+            HostSignal::Silent => self.failed(true, probe, policy, now),
+            HostSignal::Alive => self.succeeded(limit, now),
+            HostSignal::None => Change::Nothing,
         }
     }
 
@@ -359,9 +360,9 @@ mod tests {
 
     fn opened(breaker: &mut Breaker, now: Instant) -> Duration {
         for _ in 0..4 {
-            assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(HostSignal::Trouble, None, 8, &POLICY, now), Change::Nothing);
         }
-        let Change::Opened(until) = breaker.record(Sign::Trouble, None, 8, &POLICY, now) else {
+        let Change::Opened(until) = breaker.record(HostSignal::Trouble, None, 8, &POLICY, now) else {
             panic!("{breaker:?}")
         };
         until - now
@@ -382,9 +383,9 @@ mod tests {
         let mut breaker = Breaker::new(now);
         for _ in 0..100 {
             for _ in 0..4 {
-                assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
+                assert_eq!(breaker.record(HostSignal::Trouble, None, 8, &POLICY, now), Change::Nothing);
             }
-            assert_eq!(breaker.record(Sign::Alive, None, 8, &POLICY, now), Change::Recovered);
+            assert_eq!(breaker.record(HostSignal::Alive, None, 8, &POLICY, now), Change::Recovered);
         }
     }
 
@@ -393,7 +394,11 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing, "it was under way");
+        assert_eq!(
+            breaker.record(HostSignal::Trouble, None, 8, &POLICY, now),
+            Change::Nothing,
+            "it was under way"
+        );
         breaker.probe();
         assert_eq!(with(&breaker, 4, now), Candidates::Anybody, "whatever is under way still");
         breaker.sent(Chosen::NotFailing, now);
@@ -401,7 +406,7 @@ mod tests {
         assert_eq!(with(&breaker, 6, now), Candidates::RecentlyDelivered);
         let mut seen = Vec::new();
         loop {
-            let change = breaker.record(Sign::Alive, None, 8, &POLICY, now);
+            let change = breaker.record(HostSignal::Alive, None, 8, &POLICY, now);
             if change == Change::Recovered {
                 break;
             }
@@ -415,7 +420,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        breaker.record(Sign::Alive, None, 8, &POLICY, now);
+        breaker.record(HostSignal::Alive, None, 8, &POLICY, now);
         let candidates = |all, unproven| {
             let under_way = InFlightCounts { all, hanging: 0, unproven_hanging: 0, unproven };
             breaker.candidates(under_way, 8, now)
@@ -433,7 +438,8 @@ mod tests {
         for expected in [60, 120, 240, 480, 600, 600] {
             breaker.probe();
             breaker.sent(Chosen::NotFailing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(HostSignal::Trouble, Some(now), 8, &POLICY, now)
+            else {
                 panic!("{breaker:?}")
             };
             let pause = until - now;
@@ -451,7 +457,8 @@ mod tests {
         for _ in 0..10 {
             breaker.probe();
             breaker.sent(Chosen::Failing, now);
-            let Change::Opened(until) = breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now) else {
+            let Change::Opened(until) = breaker.record(HostSignal::Trouble, Some(now), 8, &POLICY, now)
+            else {
                 panic!("{breaker:?}")
             };
             assert!(until - now <= 36 * SECOND, "{:?}", until - now);
@@ -461,12 +468,12 @@ mod tests {
     #[test]
     fn trials_of_untried_subscriptions_begin_at_once_at_first_and_then_after_pauses() {
         let now = Instant::now();
-        for (sign, pause) in [(Sign::Trouble, PAUSE), (Sign::Silent, SILENT_PAUSE)] {
+        for (signal, pause) in [(HostSignal::Trouble, PAUSE), (HostSignal::Silent, SILENT_PAUSE)] {
             let mut breaker = Breaker::new(now);
             opened(&mut breaker, now);
             let mut tried = 0;
             while with(&breaker, 3, now) == Candidates::NotFailing {
-                breaker.record(sign, None, 8, &POLICY, now);
+                breaker.record(signal, None, 8, &POLICY, now);
                 breaker.sent(Chosen::NotFailing, now);
                 assert_eq!(with(&breaker, 4, now), Candidates::Proven, "half of the permits hang already");
                 tried += 1;
@@ -474,7 +481,7 @@ mod tests {
             assert_eq!(tried, AT_ONCE + 1);
             assert_eq!(with(&breaker, 0, now + pause / 2), Candidates::Proven);
             assert_eq!(with(&breaker, 0, now + pause), Candidates::NotFailing);
-            assert_eq!(breaker.record(Sign::Alive, None, 8, &POLICY, now), Change::Nothing);
+            assert_eq!(breaker.record(HostSignal::Alive, None, 8, &POLICY, now), Change::Nothing);
             assert_eq!(with(&breaker, 0, now), Candidates::RecentlyDeliveredFirst, "it lets the others in");
         }
     }
@@ -482,12 +489,12 @@ mod tests {
     #[test]
     fn proven_subscriptions_are_tried_beside_untried_ones_and_leave_a_quarter_of_the_permits() {
         let now = Instant::now();
-        for (sign, pause) in [(Sign::Trouble, PAUSE), (Sign::Silent, PROVEN_SILENT_PAUSE)] {
+        for (signal, pause) in [(HostSignal::Trouble, PAUSE), (HostSignal::Silent, PROVEN_SILENT_PAUSE)] {
             let mut breaker = Breaker::new(now);
             opened(&mut breaker, now);
             let mut tried = 0;
             while with(&breaker, 5, now) == Candidates::Proven {
-                breaker.record(sign, None, 8, &POLICY, now);
+                breaker.record(signal, None, 8, &POLICY, now);
                 breaker.sent(Chosen::Proven, now);
                 tried += 1;
             }
@@ -510,10 +517,10 @@ mod tests {
         opened(&mut breaker, now);
         let until = breaker.until();
         breaker.sent(Chosen::NotFailing, now);
-        assert_eq!(breaker.record(Sign::Silent, None, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(HostSignal::Silent, None, 8, &POLICY, now), Change::Nothing);
         assert_eq!(breaker.until(), until);
         breaker.probe();
-        assert_eq!(breaker.record(Sign::Silent, None, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(HostSignal::Silent, None, 8, &POLICY, now), Change::Nothing);
         assert_eq!(with(&breaker, 3, now), Candidates::Anybody, "the probe is still to come");
     }
 
@@ -525,10 +532,10 @@ mod tests {
         breaker.probe();
         assert_eq!(breaker.sent(Chosen::Failing, now), Sent::Probe);
         assert_eq!(breaker.sent(Chosen::NotFailing, now), Sent::Other);
-        assert_eq!(breaker.record(Sign::Trouble, None, 8, &POLICY, now), Change::Nothing);
+        assert_eq!(breaker.record(HostSignal::Trouble, None, 8, &POLICY, now), Change::Nothing);
         breaker.returned(None);
         assert_eq!(with(&breaker, 4, now), Candidates::Proven, "there is no second probe");
-        assert!(matches!(breaker.record(Sign::Trouble, Some(now), 8, &POLICY, now), Change::Opened(_)));
+        assert!(matches!(breaker.record(HostSignal::Trouble, Some(now), 8, &POLICY, now), Change::Opened(_)));
     }
 
     #[test]
@@ -541,7 +548,7 @@ mod tests {
             breaker.probe();
             probes.push(with(&breaker, 0, now));
             breaker.sent(Chosen::NotFailing, now);
-            breaker.record(Sign::Silent, Some(now), 8, &POLICY, now);
+            breaker.record(HostSignal::Silent, Some(now), 8, &POLICY, now);
         }
         let (anybody, failing) = (Candidates::Anybody, Candidates::FailingFirst);
         assert_eq!(probes, [anybody, failing, anybody, failing]);
@@ -552,7 +559,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         opened(&mut breaker, now);
-        breaker.record(Sign::Alive, None, 8, &POLICY, now);
+        breaker.record(HostSignal::Alive, None, 8, &POLICY, now);
         assert_eq!(with(&breaker, 1, now), Candidates::RecentlyDelivered, "one at a time");
         let under_way = InFlightCounts { all: 4, hanging: 4, unproven_hanging: 4, unproven: 4 };
         assert_eq!(breaker.candidates(under_way, 8, now), Candidates::RecentlyDeliveredFirst);
@@ -565,10 +572,10 @@ mod tests {
         opened(&mut breaker, now);
         breaker.probe();
         for _ in 0..4 {
-            breaker.record(Sign::Alive, None, 8, &POLICY, now);
+            breaker.record(HostSignal::Alive, None, 8, &POLICY, now);
         }
         assert_eq!(recovering(&breaker, now), 4);
-        breaker.record(Sign::Trouble, None, 8, &POLICY, now);
+        breaker.record(HostSignal::Trouble, None, 8, &POLICY, now);
         assert_eq!(recovering(&breaker, now), 2);
     }
 
@@ -577,6 +584,8 @@ mod tests {
         let now = Instant::now();
         let mut breaker = Breaker::new(now);
         let never = BreakerPolicy { failures: 0, ..POLICY };
-        assert!((0..100).all(|_| breaker.record(Sign::Trouble, None, 8, &never, now) == Change::Nothing));
+        assert!(
+            (0..100).all(|_| breaker.record(HostSignal::Trouble, None, 8, &never, now) == Change::Nothing)
+        );
     }
 }

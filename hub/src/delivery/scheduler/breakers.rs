@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::breaker::{Breaker, BreakerPolicy, Change, Sent, Sign};
+use super::breaker::{Breaker, BreakerPolicy, Change, HostSignal, Sent};
 use super::host::{Chosen, HostId};
 
 /// Breakers by host.
@@ -55,12 +55,12 @@ impl Breakers {
         &mut self,
         id: HostId,
         origin: &str,
-        sign: Sign,
+        signal: HostSignal,
         probe: Option<Instant>,
         now: Instant,
     ) -> bool {
         let breaker = self.by_host.entry(id).or_insert_with(|| Breaker::new(now));
-        match breaker.record(sign, probe, self.limit, &self.policy, now) {
+        match breaker.record(signal, probe, self.limit, &self.policy, now) {
             Change::Nothing => true,
             Change::Recovered => {
                 self.by_host.remove(&id);

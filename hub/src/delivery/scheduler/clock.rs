@@ -44,7 +44,7 @@ pub(crate) fn doubt_at_start(uptime: &Uptime, now: Now) -> Option<Instant> {
     Some(now.monotonic + left)
 }
 
-/// The same where it is not known when the hub was up last.
+/// Until when the wall clock is in doubt at a start where it is not known when the hub was up last.
 pub(crate) fn doubt(now: Now) -> Instant {
     now.monotonic + DOUBTED
 }
@@ -54,8 +54,8 @@ impl Clock {
         Self { looked: now, doubted_until }
     }
 
-    /// Looks at both clocks; returns whether the wall clock is in doubt because it has jumped forward lately.
-    pub(super) fn look(&mut self, now: Now) -> bool {
+    /// Whether the wall clock is in doubt at this moment, because it has jumped forward lately.
+    pub(super) fn is_in_doubt(&mut self, now: Now) -> bool {
         let before = std::mem::replace(&mut self.looked, now);
         let passed = now.monotonic.saturating_duration_since(before.monotonic);
         // A clock that was set back ends nobody's lease.
@@ -87,11 +87,11 @@ mod tests {
         let begin = Now::for_test();
         let mut clock = Clock::new(begin, None);
         let now = after(begin, 120 * MINUTE, 120 * MINUTE);
-        assert!(!clock.look(now), "time passes on both");
+        assert!(!clock.is_in_doubt(now), "time passes on both");
         let jumped = after(now, 60 * MINUTE, Duration::ZERO);
-        assert!(clock.look(jumped));
-        assert!(clock.look(after(jumped, 9 * MINUTE, 9 * MINUTE)));
-        assert!(!clock.look(after(jumped, 10 * MINUTE, 10 * MINUTE)));
+        assert!(clock.is_in_doubt(jumped));
+        assert!(clock.is_in_doubt(after(jumped, 9 * MINUTE, 9 * MINUTE)));
+        assert!(!clock.is_in_doubt(after(jumped, 10 * MINUTE, 10 * MINUTE)));
     }
 
     /// For how many minutes a hub that starts now is in doubt, after it was seen last so long ago and with these clock jumps, by how
@@ -102,7 +102,7 @@ mod tests {
         let clock_jumps =
             clock_jumps.iter().map(|up_since| ClockJump { length: 60 * MINUTE, up_since: *up_since });
         let until = doubt_at_start(&Uptime { seen, clock_jumps: clock_jumps.collect() }, now)?;
-        assert!(Clock::new(now, Some(until)).look(now));
+        assert!(Clock::new(now, Some(until)).is_in_doubt(now));
         Some((until - now.monotonic).as_secs() / 60)
     }
 
@@ -131,6 +131,6 @@ mod tests {
         let now = after(Now::for_test(), 60 * MINUTE, 60 * MINUTE);
         let mut clock = Clock::new(now, None);
         let back = Now { wall: Now::for_test().wall, monotonic: now.monotonic };
-        assert!(!clock.look(back));
+        assert!(!clock.is_in_doubt(back));
     }
 }

@@ -42,7 +42,7 @@ impl Scheduler {
             self.hosts.probe_now(host);
         }
         for (of, waiter) in &concerned {
-            self.hosts.wait(*of, *waiter, LastAttempt::Failed);
+            self.hosts.enqueue(*of, *waiter, LastAttempt::Failed);
             self.hosts.probe_now(*of);
             self.touched.insert(waiter.0);
         }
@@ -77,7 +77,7 @@ impl Scheduler {
         let rewound = state.rewind(id, from);
         if rewound {
             self.owe_again(Replayed { topic, subscription: Some(id), from });
-            self.hosts.wait(entry.host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(entry.host, (topic, id), LastAttempt::Failed);
             self.settle(topic);
         }
         rewound
@@ -92,7 +92,7 @@ impl Scheduler {
     fn replay_topic(&mut self, topic: TopicId, from: Offset, now: Now) -> usize {
         let Some(state) = self.topics.get_mut(&topic).filter(|state| from <= state.head) else { return 0 };
         for (host, id) in state.rewind_all(from) {
-            self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+            self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
         }
         let concerned = state.table.in_force(now);
         self.owe_again(Replayed { topic, subscription: None, from });

@@ -23,13 +23,17 @@ impl HostId {
     }
 }
 
-/// A concurrency permit, as it is taken and given back.
+/// What one request takes of the permits: one of its host and network, and one of its lane. It must be given back to both: to the lanes by
+/// [`LaneLimiter::give_back`](super::LaneLimiter::give_back), and to the host by what the scheduler is told of the attempt's end. It does not
+/// give itself back, since an attempt is a value that may be compared and copied.
+#[must_use = "it is to be given back to the host and to the lanes"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Permit {
-    /// Whose share of the requests under way it is of.
+pub(crate) struct Charge {
+    /// Of whose share of the requests under way it is.
     pub(crate) lane: Lane,
-    /// Whether it is for a proven subscription.
-    pub(super) is_proven: bool,
+    /// Whether it counts as one of a proven subscription: whether this was proven when it began to wait, and for no retry. A replay waits as
+    /// a retry even for a proven one, so that this may differ from [`Attempt::was_proven`](super::Attempt::was_proven).
+    pub(super) counted_as_proven: bool,
     /// Whether the host is known to take long for an answer.
     pub(super) takes_long: bool,
     /// Whether it is for the probe of the host's breaker.
@@ -38,7 +42,7 @@ pub(crate) struct Permit {
     pub(super) begun: Instant,
 }
 
-impl Permit {
+impl Charge {
     /// When it was taken, if that may keep the worker busy: while an answer is known to take long, the worker does something else.
     pub(crate) fn busy_from(self) -> Option<Instant> {
         (!self.takes_long).then_some(self.begun)
@@ -64,9 +68,9 @@ pub(super) struct Host {
     pub(super) unproven: u32,
     /// So many of these have a permit of each lane.
     pub(super) in_lanes: [u32; Lane::ALL.len()],
-    /// So many of these have been under way for longer than a quick answer takes …
+    /// So many of these hang: they have been under way for longer than a quick answer takes.
     pub(super) hanging: u32,
-    /// … and so many of those are for subscriptions that are not proven.
+    /// So many of those that hang are for subscriptions that are not proven.
     pub(super) unproven_hanging: u32,
     /// How often it has confirmed anything.
     pub(super) confirmations: u32,
@@ -86,9 +90,9 @@ pub(super) struct Host {
     preferred: [u8; 2],
     /// How often it has answered, be it with a refusal.
     pub(super) answers: u32,
-    /// To whom something was delivered last …
+    /// To whom something was delivered last.
     last_delivered: Option<RecentDelivery>,
-    /// … and in other topics before: one tenant alone must not make the host forget the others.
+    /// To whom something was delivered before that, in other topics: one tenant alone must not make the host forget the others.
     delivered_before: Vec<RecentDelivery>,
 }
 
@@ -114,7 +118,7 @@ pub(super) enum Candidates {
     RecentlyDeliveredFirst,
     /// One of those to which something was delivered last.
     RecentlyDelivered,
-    /// One of these, else a proven one.
+    /// One of those to which something was delivered last, else a proven one.
     Proven,
     /// A proven one, and no other.
     OnlyProven,
@@ -122,8 +126,44 @@ pub(super) enum Candidates {
     NotFailing,
     /// As `Proven`, else anybody: first one that has not failed.
     Anybody,
-    /// The same, but first one that has failed: untried ones without end must not keep these out.
+    /// As `Proven`, else anybody: first one that has failed, since untried ones without end must not keep these out.
     FailingFirst,
+}
+
+/// Who may be served, in this order: one of those to which something was delivered last, a proven one, one of the others.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    recent: bool,
+    proven: bool,
+    others: Others,
+}
+
+/// Who may be served where none of those waits.
+#[derive(Clone, Copy, Debug)]
+enum Others {
+    Nobody,
+    Everybody,
+    NotFailing,
+    NotFailingFirst,
+    FailingFirst,
+}
+
+impl Candidates {
+    fn rule(self) -> Rule {
+        use Others::{Everybody, FailingFirst, Nobody, NotFailing, NotFailingFirst};
+        let rule = |recent, proven, others| Rule { recent, proven, others };
+        match self {
+            Self::InTurn => rule(false, false, Everybody),
+            Self::ProvenFirst => rule(false, true, Everybody),
+            Self::RecentlyDeliveredFirst => rule(true, true, Everybody),
+            Self::RecentlyDelivered => rule(true, false, Nobody),
+            Self::Proven => rule(true, true, Nobody),
+            Self::OnlyProven => rule(false, true, Nobody),
+            Self::NotFailing => rule(true, true, NotFailing),
+            Self::Anybody => rule(true, true, NotFailingFirst),
+            Self::FailingFirst => rule(true, true, FailingFirst),
+        }
+    }
 }
 
 /// What kind of subscription was chosen.
@@ -189,7 +229,7 @@ impl Host {
     }
 
     /// Puts a subscription behind those of its topic: for a retry, if its last attempt failed.
-    pub(super) fn wait(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
+    pub(super) fn enqueue(&mut self, waiter: Waiter, last: LastAttempt, now: Instant) {
         let is_retry = last == LastAttempt::Failed;
         self.queue(is_retry).push(waiter, last, now);
         self.set_waits(waiter, Some(is_retry));
@@ -228,25 +268,23 @@ impl Host {
 
     /// The best of these among those that wait for a retry, or for a first attempt.
     fn choice(&self, candidates: Candidates, is_retry: bool) -> Option<Chosen> {
-        let in_turn = matches!(candidates, Candidates::InTurn | Candidates::ProvenFirst);
+        let Rule { recent, proven, others } = candidates.rule();
         let alternates = candidates == Candidates::RecentlyDeliveredFirst;
         let preferred = if alternates { self.preferred[usize::from(is_retry)] } else { 0 };
-        let may_be_recent = !in_turn && candidates != Candidates::OnlyProven;
-        if may_be_recent && preferred == 0 && self.recently_delivered(is_retry).is_some() {
+        if recent && preferred == 0 && self.recently_delivered(is_retry).is_some() {
             return Some(Chosen::RecentlyDelivered);
         }
-        let may_be_proven = !matches!(candidates, Candidates::InTurn | Candidates::RecentlyDelivered);
-        if may_be_proven && preferred < 2 && !is_retry && self.first.has_proven() {
+        if proven && preferred < 2 && !is_retry && self.first.has_proven() {
             return Some(Chosen::Proven);
         }
         let (queue, chosen) =
             if is_retry { (&self.retries, Chosen::Failing) } else { (&self.first, Chosen::NotFailing) };
-        let may_be = match candidates {
-            Candidates::InTurn | Candidates::ProvenFirst | Candidates::RecentlyDeliveredFirst => true,
-            Candidates::RecentlyDelivered | Candidates::Proven | Candidates::OnlyProven => false,
-            Candidates::NotFailing => !is_retry,
-            Candidates::Anybody => !is_retry || self.first.is_empty(),
-            Candidates::FailingFirst => is_retry || self.retries.is_empty(),
+        let may_be = match others {
+            Others::Everybody => true,
+            Others::Nobody => false,
+            Others::NotFailing => !is_retry,
+            Others::NotFailingFirst => !is_retry || self.first.is_empty(),
+            Others::FailingFirst => is_retry || self.retries.is_empty(),
         };
         (may_be && !queue.is_empty()).then_some(chosen)
     }

@@ -20,19 +20,19 @@ pub(super) struct InFlight(BTreeMap<(Instant, HostId), Begun>);
 
 impl InFlight {
     /// A request begins.
-    pub(super) fn begin(&mut self, id: HostId, is_proven: bool, now: Instant) {
+    pub(super) fn begin(&mut self, id: HostId, counted_as_proven: bool, now: Instant) {
         let begun = self.0.entry((now, id)).or_default();
         begun.all += 1;
-        begun.unproven += u32::from(!is_proven);
+        begun.unproven += u32::from(!counted_as_proven);
     }
 
     /// One that began at this moment has ended; returns whether it was known to hang.
-    pub(super) fn end(&mut self, id: HostId, is_proven: bool, began: Instant) -> bool {
+    pub(super) fn end(&mut self, id: HostId, counted_as_proven: bool, began: Instant) -> bool {
         match self.0.entry((began, id)) {
             Entry::Occupied(mut requests) if requests.get().all > 1 => {
                 let requests = requests.get_mut();
                 requests.all -= 1;
-                lessen(&mut requests.unproven, u32::from(!is_proven));
+                lessen(&mut requests.unproven, u32::from(!counted_as_proven));
                 false
             }
             Entry::Occupied(last) => {

@@ -49,7 +49,7 @@ impl OpenLanes {
         Self { open: Lane::ALL.map(has_permit), scarce: false, spare: 0 }
     }
 
-    /// The same where all permits but these are taken. A network may have one of them while it has fewer under way than are left, so
+    /// These lanes where all permits but so many are taken. A network may have one of them while it has fewer under way than are left, so
     /// that there is always one for a network without requests.
     pub(super) fn with_spare(self, spare: usize) -> Self {
         Self { scarce: true, spare, ..self }

@@ -17,7 +17,7 @@ const ENDING: Duration = Duration::from_secs(5);
 impl Scheduler {
     /// Ends all subscriptions whose lease is over (W-123); delivery itself never waits for this.
     pub(crate) fn expire(&mut self, now: Now) {
-        if self.clock.look(now) {
+        if self.clock.is_in_doubt(now) {
             return;
         }
         let expiring: Vec<_> = self.expiring(now).map(|(topic, _)| topic).collect();

@@ -11,7 +11,7 @@ const FOR_ALL: usize = 9;
 
 /// The permits of a worker: its requests under way, by lane.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub(crate) struct LaneLimiter {
     max: usize,
     /// Bounds what may keep the worker busy: the requests of a moment ago, but for those to slow hosts.
     pub(crate) pressure: Pressure,
@@ -19,7 +19,7 @@ pub(crate) struct Limiter {
     taken: [usize; 3],
 }
 
-impl Limiter {
+impl LaneLimiter {
     pub(crate) fn new(max: usize, now: Instant) -> Self {
         let max = max.max(1);
         Self { max, pressure: Pressure::new(max), recent: RecentStarts::new(now), taken: [0; 3] }
@@ -79,8 +79,8 @@ impl Limiter {
         }
     }
 
-    /// A request has ended; `busy_from` as when it began.
-    pub(crate) fn release(&mut self, lane: Lane, busy_from: Option<Instant>) {
+    /// A request has ended; `busy_from` as when it was taken.
+    pub(crate) fn give_back(&mut self, lane: Lane, busy_from: Option<Instant>) {
         self.taken[lane as usize] -= 1;
         if let Some(began) = busy_from {
             self.recent.remove(lane, began);
@@ -89,7 +89,7 @@ impl Limiter {
 }
 
 #[cfg(test)]
-impl Limiter {
+impl LaneLimiter {
     /// One whose worker is idle, so that all permits may be taken.
     pub(super) fn of_an_idle_worker(max: usize) -> Self {
         Self { pressure: Pressure::at_most(max), ..Self::new(max, Instant::now()) }
@@ -103,8 +103,8 @@ mod tests {
     use super::super::pressure::Load;
     use super::*;
 
-    fn with(max: usize, taken: [usize; 3]) -> Limiter {
-        Limiter { taken, ..Limiter::of_an_idle_worker(max) }
+    fn with(max: usize, taken: [usize; 3]) -> LaneLimiter {
+        LaneLimiter { taken, ..LaneLimiter::of_an_idle_worker(max) }
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn those_who_wait_for_subscribers_take_nothing_from_quick_ones_unless_the_worker_is_late() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(1_000, now);
+        let mut limiter = LaneLimiter::new(1_000, now);
         let mut taken = 0;
         while limiter.open().has(Lane::First) {
             limiter.take(Lane::First, Some(now));
@@ -131,19 +131,19 @@ mod tests {
         assert!(!limiter.open().has(Lane::First));
         limiter.age(now + Duration::from_millis(200));
         assert!(limiter.open().has(Lane::First));
-        limiter.pressure.take(Load { late: Duration::from_millis(640), ..Load::FULL });
+        limiter.pressure.adjust_to(Load { late: Duration::from_millis(640), ..Load::FULL });
         assert!(!limiter.open().has(Lane::First), "it is the worker that they wait for");
-        limiter.pressure.take(Load::FULL);
+        limiter.pressure.adjust_to(Load::FULL);
         assert!(limiter.open().has(Lane::First));
     }
 
     #[test]
     fn any_number_of_those_known_to_take_long_may_begin_at_once() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(1_000, now);
+        let mut limiter = LaneLimiter::new(1_000, now);
         (0..500).for_each(|_| limiter.take(Lane::First, None));
         assert!(limiter.open().has(Lane::First));
-        (0..500).for_each(|_| limiter.release(Lane::First, None));
+        (0..500).for_each(|_| limiter.give_back(Lane::First, None));
         limiter.take(Lane::First, Some(now));
         assert_eq!(limiter.all_taken(), [1, 0, 0]);
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn retries_are_held_back_where_many_began_a_moment_ago_and_not_where_they_have_all_their_permits() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(1_000, now);
+        let mut limiter = LaneLimiter::new(1_000, now);
         assert!(!limiter.holds_back_retries(limiter.open()));
         while limiter.open().has(Lane::Retry) {
             limiter.take(Lane::Retry, Some(now));

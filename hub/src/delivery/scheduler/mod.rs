@@ -48,11 +48,11 @@ use self::hosts::Hosts;
 pub use self::hosts::OpenHost;
 pub(crate) use self::hosts::WorkerState;
 pub(crate) use self::lanes::Lane;
-pub(crate) use self::limiter::Limiter;
+pub(crate) use self::limiter::LaneLimiter;
 pub(crate) use self::pressure::Load;
 pub use self::queries::{LaggardProgress, Owed, Progress, TopicCounts, WaitsFor};
 pub use self::retry_policy::RetryPolicy;
-pub(crate) use self::retry_policy::{GivenUp, Outcome};
+pub(crate) use self::retry_policy::{DeliveryOutcome, GivenUp};
 use self::round_robin::RoundRobin;
 use self::topic::TopicState;
 use self::unconfirmed::Unconfirmed;
@@ -75,8 +75,6 @@ pub(crate) struct Limits {
     pub(crate) breaker: BreakerPolicy,
     /// Subscriptions that are looked at in one call, so that none takes long.
     pub(crate) steps: usize,
-    /// What it shares with the other shards of its worker.
-    pub(crate) worker: WorkerState,
 }
 
 /// What the shard has counted since the last report.
@@ -121,18 +119,23 @@ pub(crate) struct Scheduler {
     interrupted: bool,
     /// Until then permits count as scarce.
     scarce_until: Instant,
-    /// While permits are scarce: the subscription that was taken up last waits for others of its own host or network.
-    took_own: bool,
     retired: bool,
 }
 
 impl Scheduler {
-    /// Goes on where the shard was left.
-    pub(crate) fn new(shard: Shard, limits: Limits, state: ShardState, clock: Clock, now: Now) -> Self {
+    /// Goes on where the shard was left. `worker` is what it shares with the other shards of its worker.
+    pub(crate) fn new(
+        shard: Shard,
+        limits: Limits,
+        worker: WorkerState,
+        state: ShardState,
+        clock: Clock,
+        now: Now,
+    ) -> Self {
         let mut scheduler = Self {
             shard,
             clock,
-            hosts: Hosts::new(limits.per_host, limits.breaker, limits.worker.clone(), now.monotonic),
+            hosts: Hosts::new(limits.per_host, limits.breaker, worker, now.monotonic),
             limits,
             topics: BTreeMap::new(),
             round_robin: RoundRobin::default(),
@@ -149,7 +152,6 @@ impl Scheduler {
             unconfirmed: Unconfirmed::default(),
             interrupted: false,
             scarce_until: now.monotonic,
-            took_own: false,
             retired: false,
         };
         scheduler.load(state, now);
@@ -198,7 +200,7 @@ impl Scheduler {
             StoreEvent::Appended { topic, offset, kind, bytes } => {
                 if let Some(state) = self.topics.get_mut(topic) {
                     for (host, id) in state.appended(*offset, *kind == ContentKind::Fetched, *bytes) {
-                        self.hosts.wait(host, (*topic, id), state.last_attempt(id));
+                        self.hosts.enqueue(host, (*topic, id), state.last_attempt(id));
                     }
                     self.settle(*topic);
                 }
@@ -215,7 +217,7 @@ impl Scheduler {
                     self.put_subscription(slot);
                 }
                 if slot.address.is_some() {
-                    self.release(&slot.origin);
+                    self.origin_confirmed(&slot.origin);
                 }
             }
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
@@ -298,7 +300,7 @@ impl Scheduler {
         self.paused.remove(&topic);
         let Some(state) = self.topics.get_mut(&topic) else { return };
         for (host, id) in state.take_held() {
-            self.hosts.wait(host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }
@@ -325,7 +327,7 @@ impl Scheduler {
         if state.advanced(id, now.monotonic)
             && let Some(entry) = state.table.get(id)
         {
-            self.hosts.wait(entry.host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(entry.host, (topic, id), state.last_attempt(id));
         }
         self.settle(topic);
     }

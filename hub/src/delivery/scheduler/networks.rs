@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use resync_common::locks::lock;
 
 use super::clock::millis;
 use super::lanes::Lane;
@@ -20,7 +21,7 @@ use crate::egress::network;
 const SHARE: usize = 8;
 /// For how long a host that found no permit keeps other networks to their shares. Each time it finds none, and each time it gets one while it
 /// has more to be sent, that begins again.
-const WAITS: Duration = Duration::from_secs(1);
+const STARVES: Duration = Duration::from_secs(1);
 /// A new answer counts for so small a part of what is known of a network.
 const SMOOTH: u32 = 64;
 /// Networks that are known before those without hosts are looked for.
@@ -39,12 +40,12 @@ struct Shared {
     nowhere: Arc<Network>,
     begun: Instant,
     /// Of the hosts that find no permit, and of those that find none of their lane.
-    waiting: [Waiting; Lane::ALL.len()],
+    starving: [Starving; Lane::ALL.len()],
 }
 
 /// The network of the host that found no permit last, and until when that counts, in milliseconds after the beginning.
 #[derive(Debug, Default)]
-struct Waiting {
+struct Starving {
     network: AtomicU64,
     until: AtomicU64,
 }
@@ -56,7 +57,8 @@ struct Known {
     tidy_at: usize,
 }
 
-/// A network, for each host that is on it. The worker's thread alone counts.
+/// A network, for each host that is on it. Only the worker's thread counts here, so that no number needs an order; they are atomic since a
+/// shard is loaded on another thread, which gives its hosts the networks that those of other shards have.
 #[derive(Debug)]
 pub(super) struct Network {
     number: u64,
@@ -104,7 +106,7 @@ impl Networks {
             known: Mutex::new(known),
             nowhere: Arc::new(Network::new(0)),
             begun: now,
-            waiting: Default::default(),
+            starving: Default::default(),
         }))
     }
 
@@ -112,7 +114,7 @@ impl Networks {
     pub(super) fn of(&self, address: Option<IpAddr>) -> Arc<Network> {
         let Some(address) = address else { return Arc::clone(&self.0.nowhere) };
         // Nothing in here can panic half-way.
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(network(address))
+        lock(&self.0.known).get(network(address))
     }
 
     /// Whether this network has as many permits as it may have while others wait.
@@ -153,36 +155,36 @@ impl Networks {
 
     /// A host on this network finds no permit of this lane, or none at all where that is for first attempts. That counts while the network
     /// has less than its share.
-    pub(super) fn wait(&self, lane: Lane, network: &Network, now: Instant) {
+    pub(super) fn note_starving(&self, lane: Lane, network: &Network, now: Instant) {
         if !self.has_its_share_of(lane, network) {
-            self.0.waiting[lane as usize].note(network, millis(self.0.begun, now + WAITS));
+            self.0.starving[lane as usize].note(network, millis(self.0.begun, now + STARVES));
         }
     }
 
     /// One that had found none has got one, and waits for more.
-    pub(super) fn wait_on(&self, lane: Lane, network: &Network, now: Instant) {
-        if self.0.waiting[lane as usize].waiting(millis(self.0.begun, now)) == Some(network.number) {
-            self.wait(lane, network, now);
+    pub(super) fn prolong_starving(&self, lane: Lane, network: &Network, now: Instant) {
+        if self.0.starving[lane as usize].network(millis(self.0.begun, now)) == Some(network.number) {
+            self.note_starving(lane, network, now);
         }
     }
 
-    /// Whether this network has its share and hosts of another one wait.
+    /// Whether this network has its share and hosts of another one starve.
     pub(super) fn gives_way(&self, lane: Lane, network: &Network, now: Instant) -> bool {
         self.has_its_share_of(lane, network)
-            && self.0.waiting[lane as usize]
-                .waiting(millis(self.0.begun, now))
+            && self.0.starving[lane as usize]
+                .network(millis(self.0.begun, now))
                 .is_some_and(|number| number != network.number)
     }
 }
 
-impl Waiting {
+impl Starving {
     fn note(&self, network: &Network, until: u64) {
         self.network.store(network.number, Ordering::Relaxed);
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// The number of the network with a host that waits, if there is one.
-    fn waiting(&self, now: u64) -> Option<u64> {
+    /// The number of the network with a host that starves, if there is one.
+    fn network(&self, now: u64) -> Option<u64> {
         (self.until.load(Ordering::Relaxed) > now).then(|| self.network.load(Ordering::Relaxed))
     }
 }
@@ -232,12 +234,12 @@ mod tests {
         let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         large.add(Lane::First, 40);
         assert!(!networks.gives_way(Lane::First, &large, now), "nobody waits");
-        networks.wait(Lane::First, &large, now);
+        networks.note_starving(Lane::First, &large, now);
         assert!(!networks.gives_way(Lane::First, &large, now), "not to itself");
-        networks.wait(Lane::First, &small, now);
+        networks.note_starving(Lane::First, &small, now);
         assert!(networks.gives_way(Lane::First, &large, now));
         assert!(!networks.gives_way(Lane::First, &small, now));
-        assert!(!networks.gives_way(Lane::First, &large, now + WAITS), "it waits no more");
+        assert!(!networks.gives_way(Lane::First, &large, now + STARVES), "it waits no more");
     }
 
     #[test]
@@ -246,13 +248,13 @@ mod tests {
         let networks = Networks::new(80, 2, now);
         let (large, small) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         large.add(Lane::Retry, 20);
-        networks.wait_on(Lane::Retry, &small, now);
+        networks.prolong_starving(Lane::Retry, &small, now);
         assert!(!networks.gives_way(Lane::Retry, &large, now), "it has found a permit each time");
-        networks.wait(Lane::Retry, &small, now);
-        let later = now + WAITS / 2;
-        networks.wait_on(Lane::Retry, &small, later);
-        assert!(networks.gives_way(Lane::Retry, &large, now + WAITS));
-        assert!(!networks.gives_way(Lane::Retry, &large, later + WAITS));
+        networks.note_starving(Lane::Retry, &small, now);
+        let later = now + STARVES / 2;
+        networks.prolong_starving(Lane::Retry, &small, later);
+        assert!(networks.gives_way(Lane::Retry, &large, now + STARVES));
+        assert!(!networks.gives_way(Lane::Retry, &large, later + STARVES));
     }
 
     #[test]
@@ -262,9 +264,9 @@ mod tests {
         let (tarpit, slow) = (at(&networks, "192.0.2.1"), at(&networks, "192.0.3.1"));
         tarpit.add(Lane::Slow, 2);
         assert!(!networks.gives_way(Lane::Slow, &tarpit, now), "nobody waits");
-        networks.wait(Lane::Slow, &tarpit, now);
+        networks.note_starving(Lane::Slow, &tarpit, now);
         assert!(!networks.gives_way(Lane::Slow, &tarpit, now), "who has its share is no reason");
-        networks.wait(Lane::Slow, &slow, now);
+        networks.note_starving(Lane::Slow, &slow, now);
         assert!(networks.gives_way(Lane::Slow, &tarpit, now));
         tarpit.subtract(Lane::Slow, 1);
         assert!(!networks.gives_way(Lane::Slow, &tarpit, now));

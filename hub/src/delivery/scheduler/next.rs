@@ -7,10 +7,10 @@ use super::Scheduler;
 use super::active::Phase;
 use super::attempt::Attempt;
 use super::clock::Now;
-use super::host::{HostId, Permit};
+use super::host::{Charge, HostId};
 use super::lanes::{Lane, OpenLanes};
 use super::subscription_table::SubscriptionEntry;
-use super::topic::Step;
+use super::topic::SweepStep;
 use super::wait_queue::LastAttempt;
 use crate::store::{CachePolicy, Ended, ReadAhead, SubscriptionId, TopicId};
 
@@ -35,6 +35,17 @@ pub(super) const MOST_KEPT: usize = 2_048;
 /// A topic with no more than this is done in a turn or two. Where many topics wait, those whose records stand behind it are soon next.
 const SMALL_TOPIC: usize = 32;
 
+/// What a sweep has taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Swept {
+    /// Nothing may be taken up now.
+    Nothing,
+    /// A subscription.
+    One,
+    /// A subscription that waits for others of its own host or network, while permits are scarce.
+    BehindItsOwn,
+}
+
 impl Scheduler {
     /// The next request to make, as long as there is one that may be made now in an open lane. There may be one in the next
     /// call if this one [was interrupted](Self::is_interrupted).
@@ -49,29 +60,30 @@ impl Scheduler {
         if open.is_scarce() {
             self.scarce_until = now.monotonic + SCARCE;
         }
-        self.took_own = false;
         if sweeps {
-            self.sweep_one(now, &mut steps, None);
+            let mut swept = self.sweep_one(now, &mut steps, None);
             // Where permits are few, subscriptions that wait for others of their own host must not stand before the rest of their topic.
             let mut own = SPARES;
-            while std::mem::take(&mut self.took_own) && self.sweep_one(now, &mut own, None) {}
+            while swept == Swept::BehindItsOwn {
+                swept = self.sweep_one(now, &mut own, None);
+            }
         }
         // Nor where the last permits are reserved: only what gets one of them at once is taken up.
         let mut spares = if open.spare() > 0 { SPARES } else { 0 };
         for _ in 0..self.limits.steps {
-            let Some((host, permit, (topic, id))) = self.hosts.take(open) else {
-                if sweeps && self.sweep_one(now, &mut steps, None) {
+            let Some((host, charge, (topic, id))) = self.hosts.take(open) else {
+                if sweeps && self.sweep_one(now, &mut steps, None) != Swept::Nothing {
                     continue;
                 }
-                if self.sweep_one(now, &mut spares, Some(open.spare())) {
+                if self.sweep_one(now, &mut spares, Some(open.spare())) != Swept::Nothing {
                     continue;
                 }
                 self.interrupted |= steps == 0;
                 return None;
             };
-            match self.start(host, permit, topic, id, now) {
+            match self.start(host, charge, topic, id, now) {
                 Some(attempt) => return Some(attempt),
-                None => self.hosts.release(host, permit),
+                None => self.hosts.give_back(host, charge),
             }
         }
         self.interrupted = true;
@@ -105,14 +117,14 @@ impl Scheduler {
                 continue;
             };
             active.phase = Phase::Waiting;
-            self.hosts.wait(host, (topic, id), state.last_attempt(id));
+            self.hosts.enqueue(host, (topic, id), state.last_attempt(id));
         }
         self.timers.peek().is_some_and(|Reverse((due, ..))| *due <= now.monotonic)
     }
 
-    /// Lets the next topic in turn take up one subscription; returns whether anything moved. `steps` says at how many it may look, and
-    /// `spare` how many permits there are, if they are not for everybody.
-    fn sweep_one(&mut self, now: Now, steps: &mut usize, spare: Option<usize>) -> bool {
+    /// Lets the next topic in turn take up one subscription. `steps` says at how many it may look, and `spare` how many permits there are, if
+    /// they are not for everybody.
+    fn sweep_one(&mut self, now: Now, steps: &mut usize, spare: Option<usize>) -> Swept {
         while *steps > 0
             && let Some(id) = self.round_robin.next(|id| self.topics.get(&id).map_or(0, |topic| topic.bytes))
         {
@@ -123,33 +135,33 @@ impl Scheduler {
             };
             let (window, checkpoint) = (self.limits.window, self.checkpoints);
             match topic.map(|topic| topic.step(window, checkpoint, now.monotonic, steps, may)) {
-                Some(Step::Wait(host, subscription, last)) => {
+                Some(SweepStep::Enqueue(host, subscription, last)) => {
                     self.touched.insert(id);
                     let was_scarce = now.monotonic < self.scarce_until;
-                    self.took_own = was_scarce && self.hosts.waits_for_its_own(host);
+                    let is_behind_its_own = was_scarce && self.hosts.waits_for_its_own(host);
                     if spare.is_some() {
                         self.hosts.note_no_permit(host);
                     }
-                    self.hosts.wait(host, (id, subscription), last);
-                    return true;
+                    self.hosts.enqueue(host, (id, subscription), last);
+                    return if is_behind_its_own { Swept::BehindItsOwn } else { Swept::One };
                 }
-                Some(Step::Retry(host, subscription)) => {
-                    self.hosts.wait(host, (id, subscription), LastAttempt::Failed);
-                    return true;
+                Some(SweepStep::EnqueueRetry(host, subscription)) => {
+                    self.hosts.enqueue(host, (id, subscription), LastAttempt::Failed);
+                    return Swept::One;
                 }
-                Some(Step::Later(due, subscription)) => {
+                Some(SweepStep::RetryAt(due, subscription)) => {
                     self.timers.push(Reverse((due, id, subscription)));
-                    return true;
+                    return Swept::One;
                 }
-                Some(Step::Interrupted) => {
+                Some(SweepStep::Interrupted) => {
                     self.round_robin.pass();
-                    return false;
+                    return Swept::Nothing;
                 }
-                Some(Step::Busy(host)) => {
+                Some(SweepStep::Busy(host)) => {
                     self.hosts.note_no_permit(host);
                     self.round_robin.pass();
                 }
-                Some(Step::Blocked) => {
+                Some(SweepStep::Blocked) => {
                     *steps = steps.saturating_sub(1);
                     self.round_robin.leave();
                     self.settle(id);
@@ -160,7 +172,7 @@ impl Scheduler {
                 }
             }
         }
-        false
+        Swept::Nothing
     }
 
     pub(super) fn join_round_robin(&mut self, id: TopicId) {
@@ -173,7 +185,7 @@ impl Scheduler {
     fn start(
         &mut self,
         host: HostId,
-        permit: Permit,
+        charge: Charge,
         topic: TopicId,
         id: SubscriptionId,
         now: Now,
@@ -183,16 +195,17 @@ impl Scheduler {
             state.hold(id);
             return None;
         }
-        let SubscriptionEntry { lease_end, is_proven, .. } = *state.table.get(id)?;
+        let SubscriptionEntry { lease_end, is_proven: was_proven, .. } = *state.table.get(id)?;
         if lease_end <= now.wall {
-            if self.clock.look(now) {
+            if self.clock.is_in_doubt(now) {
                 self.withhold(topic, id, WITHHELD, now);
             } else {
                 self.end(topic, id, Ended::Expired, now);
             }
             return None;
         }
-        let (target, latest, posted) = (state.target(), state.latest(), state.posted);
+        let (target, newest_fetched, posted) =
+            (state.target(), state.newest_fetched_in_sweep(), state.posted);
         let active = state.active_mut(id).filter(|active| active.phase == Phase::Waiting)?;
         if active.cursor >= target {
             self.go_on(topic, id, now);
@@ -209,8 +222,8 @@ impl Scheduler {
         } else {
             (active.cursor.next(), active.notification_failures.saturating_add(1))
         };
-        let newest_only = posted < offset && offset <= latest;
-        let number = if newest_only && offset < latest { 1 } else { number };
+        let newest_only = posted < offset && offset <= newest_fetched;
+        let number = if newest_only && offset < newest_fetched { 1 } else { number };
         let many_topics = self.round_robin.has_many();
         // So many are served before this one is again, if it gets all that it is owed now.
         let between = if many_topics { self.subscriptions } else { state.table.len() };
@@ -225,12 +238,12 @@ impl Scheduler {
             topic,
             subscription: id,
             offset,
-            latest,
+            newest_fetched,
             newest_only,
             number,
-            permit,
+            charge,
             past_suspect,
-            is_proven,
+            was_proven,
             ahead,
             keep,
             host,

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 /// Requests that are always allowed: with fewer, answers come one by one and not many at a time, and each has to wake its worker.
 const FEWEST: usize = 256;
-/// A worker that is busy for a smaller part of its time than this needs more requests …
+/// A worker that is busy for a smaller part of its time than this needs more requests.
 const IDLE_BELOW: f64 = 0.92;
-/// … and one that is busy for more than this has more than it needs.
+/// A worker that is busy for a larger part of its time than this has more requests than it needs.
 const FULL_ABOVE: f64 = 0.98;
 /// When the worker is later than this, answers wait for it so long that those of a moment ago are not all that keep it busy.
 const TOO_LATE: Duration = Duration::from_millis(32);
-/// By what part of themselves the requests under way may become more with each measurement …
+/// By what part of themselves the requests under way may become more with each measurement.
 const MORE: usize = 8;
-/// … and by what part fewer. That is less, since some of them may hang: it must not be those that are answered who go.
+/// By what part of themselves they may become fewer. That is less, since some of them may hang: it must not be those that are answered who go.
 const FEWER: usize = 32;
 
 /// How much a worker had to do for a moment.
@@ -74,8 +74,8 @@ impl Pressure {
         self.missed = true;
     }
 
-    /// Takes in how much the worker had to do.
-    pub(crate) fn take(&mut self, load: Load) {
+    /// Allows more or fewer, after how much the worker had to do.
+    pub(crate) fn adjust_to(&mut self, load: Load) {
         self.is_behind = load.late > TOO_LATE;
         if load.busy > FULL_ABOVE {
             self.allowed = (self.allowed - self.allowed.div_ceil(FEWER)).max(min(FEWEST, self.most));
@@ -114,7 +114,7 @@ mod tests {
                 busy += load.busy / f64::from(measured - measured / 2);
             }
             pressure.missed = true;
-            pressure.take(load);
+            pressure.adjust_to(load);
         }
         (pressure.allowed(), busy)
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn nothing_changes_where_no_more_were_wanted() {
         let mut pressure = Pressure::new(MOST);
-        pressure.take(Load { busy: 0.0, late: Duration::ZERO });
+        pressure.adjust_to(Load { busy: 0.0, late: Duration::ZERO });
         assert_eq!(pressure.allowed(), FEWEST);
         assert_eq!(Pressure::new(3).allowed(), 3, "a small bound holds");
     }

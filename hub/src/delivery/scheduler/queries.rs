@@ -23,9 +23,9 @@ pub struct LaggardProgress {
     pub origin: String,
     /// When its lease ends.
     pub lease_end: DateTime,
-    /// It is done through here …
+    /// It is done through here.
     pub cursor: Offset,
-    /// … and this is the newest notification.
+    /// The newest notification.
     pub head: Offset,
     /// Failed attempts since something was delivered to it or given up.
     pub streak_failures: u16,
@@ -42,9 +42,9 @@ pub struct LaggardProgress {
 /// How far one subscription is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// It is done through here …
+    /// It is done through here.
     pub cursor: Offset,
-    /// … and this is the newest notification.
+    /// The newest notification.
     pub head: Offset,
     /// Failed attempts since something was delivered to it or given up.
     pub streak_failures: u16,

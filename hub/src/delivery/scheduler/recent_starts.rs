@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::lanes::Lane;
 
-/// Time is counted in steps of so many milliseconds …
+/// Time is counted in steps of so many milliseconds.
 const STEP: u64 = 16;
-/// … and so many of them are a moment: longer than an answer waits for a busy worker.
+/// So many steps are a moment: longer than an answer waits for a busy worker.
 const STEPS: usize = 8;
 
 /// Counts by the step in which they began.

@@ -9,17 +9,17 @@ use crate::store::FailureClass;
 
 /// No `Retry-After` may postpone an attempt further than this.
 const LONGEST_HINT: Duration = Duration::from_secs(3_600);
-/// After so long without a single success …
+/// After so long without a single success a subscription is dormant.
 const DORMANT_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// … a subscription is tried at most this often.
+/// A dormant subscription is tried at most this often.
 const DORMANT_PAUSE: Duration = Duration::from_secs(3_600);
-/// The pause where the rate limit of an unconfirmed address was used up; it doubles each time …
+/// The pause where the rate limit of an unconfirmed address was used up; it doubles each time.
 const RATE_LIMITED: Duration = Duration::from_secs(10);
-/// … up to this.
+/// The longest pause where that rate limit was used up.
 const RATE_LIMITED_MOST: Duration = Duration::from_secs(600);
-/// The pause during re-verification; it doubles too …
+/// The pause during re-verification; it doubles too.
 const REVERIFYING: Duration = Duration::from_secs(5);
-/// … up to this.
+/// The longest pause during re-verification.
 const REVERIFYING_MOST: Duration = Duration::from_secs(20);
 
 /// The delays after the first, second, … failure of one notification.
@@ -35,7 +35,7 @@ pub struct RetryPolicy {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DeliveryOutcome {
     /// 2xx.
     Delivered,
     /// Anything else.
@@ -71,7 +71,7 @@ pub(super) struct FailureStreak {
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The same notification again, after this pause.
+    /// This notification again, after this pause.
     Retry(Duration),
     /// On to the next notification, after this pause.
     Skip(Duration),
@@ -114,7 +114,7 @@ impl GivenUp {
     }
 }
 
-impl Outcome {
+impl DeliveryOutcome {
     /// The outcome that a status stands for (W-149, W-152).
     pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>) -> Self {
         let class = match status.as_u16() {
@@ -211,9 +211,9 @@ mod tests {
     }
 
     fn failure(status: u16) -> Failure {
-        match Outcome::of_status(StatusCode::from_u16(status).unwrap(), None) {
-            Outcome::Failed(failure) => failure,
-            Outcome::Delivered => panic!("{status} is a success"),
+        match DeliveryOutcome::of_status(StatusCode::from_u16(status).unwrap(), None) {
+            DeliveryOutcome::Failed(failure) => failure,
+            DeliveryOutcome::Delivered => panic!("{status} is a success"),
         }
     }
 
@@ -225,7 +225,10 @@ mod tests {
     #[test]
     fn w149_every_2xx_is_a_success() {
         for status in [200, 202, 204, 299] {
-            assert_eq!(Outcome::of_status(StatusCode::from_u16(status).unwrap(), None), Outcome::Delivered);
+            assert_eq!(
+                DeliveryOutcome::of_status(StatusCode::from_u16(status).unwrap(), None),
+                DeliveryOutcome::Delivered
+            );
         }
     }
 
@@ -246,15 +249,15 @@ mod tests {
     #[test]
     fn a_message_is_suspected_where_the_server_fails_at_it_or_hangs_up_on_it_alone() {
         let unanswered = |outcome| match outcome {
-            Outcome::Failed(failure) => failure,
-            Outcome::Delivered => panic!("it is a success"),
+            DeliveryOutcome::Failed(failure) => failure,
+            DeliveryOutcome::Delivered => panic!("it is a success"),
         };
         for (failure, alone, beside_others) in [
             (failure(500), true, true),
             (failure(429), false, false),
             (failure(404), false, false),
-            (unanswered(Outcome::unreachable()), false, false),
-            (unanswered(Outcome::cut()), false, true),
+            (unanswered(DeliveryOutcome::unreachable()), false, false),
+            (unanswered(DeliveryOutcome::cut()), false, true),
         ] {
             let suspected = [false, true].map(|others| failure.may_be_the_messages(others));
             assert_eq!(suspected, [alone, beside_others], "{failure:?}");

@@ -12,11 +12,11 @@ use super::clock::millis;
 
 /// A host whose answers take longer than this, or will, is a slow one whatever the others do.
 pub(super) const SLOW: Duration = Duration::from_secs(3);
-/// One is far above its peers when it takes so many times as long as the quickest of them …
+/// A host is far above its peers when it takes so many times as long as the quickest of them, if that is between `FLOOR` and `CEILING`.
 const FAR_ABOVE: u32 = 8;
-/// … and longer than this, as a host that is merely far away never takes …
+/// In microseconds: no host is far above its peers that takes no longer than this, which is more than the way to a distant host takes.
 const FLOOR: u32 = 500_000;
-/// … or longer than this, whatever they take.
+/// In microseconds: a host that takes longer than this is far above its peers, whatever they take.
 const CEILING: u32 = 2_000_000;
 /// An answer that takes so long does not wait for a busy worker, but for its subscriber.
 pub(super) const LONG: u32 = 128_000;
@@ -50,7 +50,7 @@ impl ResponseTime {
         self.micros > LONG
     }
 
-    /// The same where no answer has come yet.
+    /// Whether that is longer than an answer waits for a busy worker, or not known, since no answer has come yet.
     pub(super) fn takes_long_or_is_unknown(self) -> bool {
         self.takes_long() || self.micros == 0
     }

@@ -56,14 +56,14 @@ impl Scheduler {
     }
 
     /// The address to which the name of this origin leads now was confirmed.
-    pub(crate) fn release(&mut self, origin: &str) {
+    pub(crate) fn origin_confirmed(&mut self, origin: &str) {
         let Some(host) = self.hosts.find(origin) else { return };
         self.hosts.confirmed(host);
         let Some(waiters) = self.unconfirmed.0.remove(&host) else { return };
         for (topic, id) in waiters {
             let Some(state) = self.topics.get_mut(&topic) else { continue };
             if state.end_pause(id) {
-                self.hosts.wait(host, (topic, id), LastAttempt::Failed);
+                self.hosts.enqueue(host, (topic, id), LastAttempt::Failed);
                 self.touched.insert(topic);
             }
         }

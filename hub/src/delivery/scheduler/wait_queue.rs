@@ -29,9 +29,9 @@ pub(super) struct WaitQueue {
     alone: Option<(Waiter, Instant)>,
     /// Where there were more: what waits, and since when. Proven ones come first. No entry is empty.
     by_topic: BTreeMap<(LastAttempt, TopicId), VecDeque<(SubscriptionId, Instant)>>,
-    /// Whose turn it was last …
+    /// Whose turn it was last.
     turn: TopicId,
-    /// … and what the last attempt said of that one.
+    /// What the last attempt said of the one whose turn that was.
     turn_last: LastAttempt,
     /// Whose turn it was last when only proven ones were wanted: the others' turn stays.
     turn_proven: TopicId,

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use lru::LruCache;
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use resync_core::websub::NotificationId;
 
@@ -30,7 +31,7 @@ pub struct RecordedAttempt {
     pub attempt: u16,
     /// Why it failed, for the operator; `None`: it was delivered.
     pub failure: Option<String>,
-    /// The same for the subscriber.
+    /// How it ended, for the subscriber.
     pub outcome: AttemptOutcome,
 }
 
@@ -85,7 +86,7 @@ impl fmt::Debug for AttemptLog {
 impl AttemptLog {
     /// Successes are recorded only after failures, so that healthy deliveries cost nothing here.
     pub(super) fn put(&self, subscription: SubscriptionId, attempt: RecordedAttempt) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let attempts = kept.get_or_insert_mut(subscription, VecDeque::new);
         attempts.push_back(attempt);
         let surplus = attempts.len().saturating_sub(KEPT);
@@ -94,7 +95,7 @@ impl AttemptLog {
 
     /// The last attempts of a subscription, newest first.
     pub fn of(&self, subscription: SubscriptionId) -> Vec<RecordedAttempt> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         kept.peek(&subscription).into_iter().flatten().rev().cloned().collect()
     }
 }

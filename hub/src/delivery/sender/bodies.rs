@@ -5,10 +5,11 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use lru::LruCache;
+use resync_common::locks::lock;
 
 use super::feed::without_known_entries;
 use crate::config::Prefixes;
@@ -22,7 +23,7 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).expect("a hundred th
 /// Bytes of shortened bodies that are kept, since most subscribers of a topic need the same.
 const KEPT: usize = 4 * 1024 * 1024;
 
-/// Makes the bodies.
+/// Makes the bodies. Nothing in here can panic half-way.
 pub(super) struct SubscriberBodies {
     shortened: Prefixes,
     acknowledged: Mutex<LruCache<(TopicId, SubscriptionId), Offset>>,
@@ -94,11 +95,6 @@ impl SubscriberBodies {
 fn is_xml(content_type: &[u8]) -> bool {
     let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
     essence.last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b"xml"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in here can panic half-way.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for SubscriberBodies {

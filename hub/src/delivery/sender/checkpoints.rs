@@ -72,9 +72,9 @@ pub(super) struct Checkpoints {
     store: Arc<dyn Store>,
     workers: Workers,
     unsaved: VecDeque<Save>,
-    /// Commands that were carried out, whose effect the next save will make durable …
+    /// Commands that were carried out, whose effect the next save will make durable.
     executed: Vec<Executed>,
-    /// … and those whose effect the save under way does.
+    /// Commands that were carried out, whose effect the save under way makes durable.
     being_saved: Vec<Executed>,
     saving: Option<Saving>,
     losses: Losses,

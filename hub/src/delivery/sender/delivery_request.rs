@@ -1,12 +1,13 @@
 //! The delivery request (WebSub section 7): header fields, body and signature.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
+use resync_common::locks::lock;
 use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID, WEBHOOK_TEST};
 
 use crate::egress;
@@ -35,7 +36,7 @@ impl SharedHeaders {
     fn of(&self, notification: &Notification) -> Result<HeaderMap, http::Error> {
         let key = (notification.topic, notification.offset);
         // Nothing in here can panic half-way.
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.0);
         if let Some(headers) = made.get(&key) {
             return Ok(headers.clone());
         }

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use lru::LruCache;
+use resync_common::locks::lock;
 
 use crate::delivery::scheduler::Lane;
 use crate::store::{ContentKind, Notification, Offset, TopicId};
@@ -82,7 +83,7 @@ impl LargeBodies {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing in here can panic half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

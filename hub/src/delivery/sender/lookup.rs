@@ -30,6 +30,15 @@ impl<K: Eq + Hash> LoggedOnce<K> {
     }
 }
 
+/// What an attempt sends.
+#[derive(Debug)]
+pub(super) enum Looked {
+    /// This notification.
+    Found(Arc<Notification>),
+    /// None that can be read. This is what became of the attempt.
+    Without(Finished),
+}
+
 /// Finds notifications in the logs.
 #[derive(Debug)]
 pub(super) struct Lookup {
@@ -42,21 +51,17 @@ impl Lookup {
         Self { store, damaged: LoggedOnce::new() }
     }
 
-    /// The notification that this attempt is about; where there is none that can be read, what became of the attempt.
-    pub(super) async fn owed(
-        &self,
-        topic: &TopicUrl,
-        attempt: &Attempt,
-    ) -> Result<Result<Arc<Notification>, Finished>, StoreError> {
+    /// The notification that this attempt is about.
+    pub(super) async fn owed(&self, topic: &TopicUrl, attempt: &Attempt) -> Result<Looked, StoreError> {
         let mut sought = attempt.sought();
         loop {
             let found = match self.store.notification_from(attempt.topic, sought).await {
                 Ok(Some(found)) => found,
                 Ok(None) => {
                     let Some(log) = self.store.topic(topic).await? else {
-                        return Ok(Err(Finished::Postponed));
+                        return Ok(Looked::Without(Finished::Postponed));
                     };
-                    return Ok(Err(match log {
+                    return Ok(Looked::Without(match log {
                         // All of it had to make room, the newest too.
                         Topic { first, .. } if first > sought => Finished::Gap { from: sought, next: first },
                         Topic { head, .. } if head >= sought => Finished::Passed { next: head.next() },
@@ -65,21 +70,21 @@ impl Lookup {
                 }
                 Err(error @ StoreError::Damaged { .. }) => {
                     let first = self.first(topic, sought).await?;
-                    return Ok(Err(self.without(attempt, sought, first, &error)));
+                    return Ok(Looked::Without(self.without(attempt, sought, first, &error)));
                 }
                 Err(error) => return Err(error),
             };
             match attempt.judge(sought, found.offset, found.kind) {
-                Find::Send => return Ok(Ok(found)),
+                Find::Send => return Ok(Looked::Found(found)),
                 Find::Gap => {
                     // What the log still goes back to was not removed: a restore skipped it.
                     let (from, next) = (sought, found.offset);
                     let skipped = self.first(topic, next).await? <= sought;
                     let finished =
                         if skipped { Finished::Passed { next } } else { Finished::Gap { from, next } };
-                    return Ok(Err(finished));
+                    return Ok(Looked::Without(finished));
                 }
-                Find::Later => return Ok(Err(Finished::Superseded)),
+                Find::Later => return Ok(Looked::Without(Finished::Superseded)),
                 Find::Pass => sought = found.offset.next(),
             }
         }
@@ -120,6 +125,20 @@ mod tests {
         Attempt::first(topic, Offset(offset))
     }
 
+    async fn found(lookup: &Lookup, url: &TopicUrl, attempt: &Attempt) -> Arc<Notification> {
+        match lookup.owed(url, attempt).await.unwrap() {
+            Looked::Found(notification) => notification,
+            Looked::Without(finished) => panic!("{finished:?}"),
+        }
+    }
+
+    async fn without(lookup: &Lookup, url: &TopicUrl, attempt: &Attempt) -> Finished {
+        match lookup.owed(url, attempt).await.unwrap() {
+            Looked::Found(notification) => panic!("{notification:?}"),
+            Looked::Without(finished) => finished,
+        }
+    }
+
     #[test]
     fn of_damaged_records_that_are_found_in_turn_each_is_logged_once() {
         let logged = LoggedOnce::new();
@@ -152,8 +171,8 @@ mod tests {
         let (_directory, store, url, topic) = damaged(2, 2).await;
         let lookup = Lookup::new(store);
         let gap = Finished::Gap { from: Offset(1), next: Offset(2) };
-        assert_eq!(lookup.owed(&url, &attempt(topic, 1)).await.unwrap().unwrap_err(), gap);
-        let next = lookup.owed(&url, &attempt(topic, 2)).await.unwrap().unwrap();
+        assert_eq!(without(&lookup, &url, &attempt(topic, 1)).await, gap);
+        let next = found(&lookup, &url, &attempt(topic, 2)).await;
         assert_eq!(next.offset, Offset(2));
     }
 
@@ -163,10 +182,10 @@ mod tests {
         let lookup = Lookup::new(store);
         for (sought, next) in [(1, 7), (7, 8)] {
             let gap = Finished::Gap { from: Offset(sought), next: Offset(next) };
-            assert_eq!(lookup.owed(&url, &attempt(topic, sought)).await.unwrap().unwrap_err(), gap);
+            assert_eq!(without(&lookup, &url, &attempt(topic, sought)).await, gap);
         }
-        let newest = Attempt { newest_only: true, latest: Offset(4), ..attempt(topic, 1) };
-        assert_eq!(lookup.owed(&url, &newest).await.unwrap().unwrap_err(), Finished::Superseded);
+        let newest = Attempt { newest_only: true, newest_fetched: Offset(4), ..attempt(topic, 1) };
+        assert_eq!(without(&lookup, &url, &newest).await, Finished::Superseded);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,14 +204,14 @@ mod tests {
             (store.topic(&url).await.unwrap().unwrap().id, Lookup::new(Arc::clone(&restored)));
         let pages = CatchUp::new(Arc::clone(&restored), BodyBudget::new(1_000_000));
         let passed = Finished::Passed { next: Offset((1 << 32) + 1) };
-        assert_eq!(lookup.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
+        assert_eq!(without(&lookup, &url, &attempt(topic, 3)).await, passed);
         let nothing = pages.page(&url, Some(Offset(2)), 10).await.unwrap();
         assert!(nothing.notifications.is_empty() && !nothing.more);
 
         let next =
             Offset(restored.append(store::posted(&url, "2"), Duration::ZERO).await.unwrap().id().offset);
-        assert_eq!(lookup.owed(&url, &attempt(topic, 3)).await.unwrap().unwrap_err(), passed);
-        assert_eq!(lookup.owed(&url, &attempt(topic, next.0)).await.unwrap().unwrap().offset, next);
+        assert_eq!(without(&lookup, &url, &attempt(topic, 3)).await, passed);
+        assert_eq!(found(&lookup, &url, &attempt(topic, next.0)).await.offset, next);
         // One that has read what the old hub took after the backup, too.
         for after in [2, 3, 1_000] {
             let page = pages.page(&url, Some(Offset(after)), 10).await.unwrap();

@@ -13,9 +13,9 @@ pub(super) struct Losses(BTreeMap<TopicId, Loss>);
 /// Of one topic.
 #[derive(Debug, PartialEq, Eq)]
 struct Loss {
-    /// The first notification that anybody lost …
+    /// The first notification that anybody lost.
     from: Offset,
-    /// … and the last.
+    /// The last notification that anybody lost.
     to: Offset,
     /// How many times a subscription found some missing.
     gaps: u64,

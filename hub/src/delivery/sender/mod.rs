@@ -10,7 +10,6 @@ mod expected;
 mod feed;
 mod large_bodies;
 mod letting_go;
-mod load;
 mod lookup;
 mod losses;
 mod meters;
@@ -28,6 +27,7 @@ mod test_delivery;
 pub(crate) mod testing;
 mod thread;
 mod worker;
+mod worker_load;
 mod workers;
 
 pub use self::attempt_log::{AttemptLog, AttemptOutcome, RecordedAttempt};

@@ -166,7 +166,8 @@ impl Operator {
         self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await
     }
 
-    /// The same in this shard alone, which has all that the command is about.
+    /// Carries out a command in this shard alone, which has all that the command is about; returns, once that is durable, how many
+    /// subscriptions it concerns.
     ///
     /// # Errors
     /// [`NoAnswer`]

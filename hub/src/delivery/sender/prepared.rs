@@ -1,9 +1,10 @@
 //! What is prepared for a subscription before there is anything to send: the target of its requests, and the key of its signatures.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::Uri;
+use resync_common::locks::lock;
 use resync_core::websub::{CallbackUrl, SigningKey, UrlError};
 
 use crate::config::SignatureConfig;
@@ -93,7 +94,7 @@ impl PreparedRecipients {
     ) -> Result<Arc<PreparedRecipient>, InvalidCallback> {
         let key = (recipient.topic, recipient.id);
         // Nothing in here can panic half-way.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         let known = match keep {
             CachePolicy::Keep => kept.get(&key).cloned(),
             CachePolicy::Drop => kept.pop(&key),

@@ -40,13 +40,14 @@ impl RunningRequest {
         self.drop_as(Finished::SubscriptionEnded);
     }
 
-    /// The same for one that somebody else makes again.
+    /// Somebody else makes the request again: drops it, as if it had not been made.
     pub(super) fn cut(&mut self) {
         self.drop_as(Finished::Postponed);
     }
 
     fn drop_as(&mut self, finished: Finished) {
         self.sending = Box::pin(ready((finished, None)));
+        // Nothing else would have the new future polled.
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -63,6 +64,7 @@ impl Future for RunningRequest {
                 Poll::Ready(Completed { of, attempt, finished, reached })
             }
             Poll::Pending => {
+                // The first is kept: `FuturesUnordered` polls each of its futures with one waker for good.
                 self.waker.get_or_insert_with(|| context.waker().clone());
                 Poll::Pending
             }

@@ -11,13 +11,13 @@ use super::bodies::SubscriberBodies;
 use super::callback_client::{CallbackClient, Sent};
 use super::delivery_request::{Content, SharedHeaders, retry_after};
 use super::large_bodies::LargeBodies;
-use super::lookup::{LoggedOnce, Lookup};
+use super::lookup::{LoggedOnce, Looked, Lookup};
 use super::meters::Meters;
 use super::operator::Operator;
 use super::prepared::{self, InvalidCallback, PreparedRecipients};
 use super::spans::describe;
 use crate::config::{Prefixes, SignatureConfig};
-use crate::delivery::scheduler::{Attempt, Finished, Lane, Outcome};
+use crate::delivery::scheduler::{Attempt, DeliveryOutcome, Finished, Lane};
 use crate::egress::{self, EgressClient, EgressError, Withheld};
 use crate::store::{Notification, Recipient, Shard, Store, StoreError, SubscriptionId, WallClock};
 use crate::telemetry::{SpanKind, Tracer};
@@ -104,17 +104,17 @@ impl Sender {
             Err(error) => return Err(error),
         };
         // First attempts find theirs in memory mostly. What found no room is read again only when there is some.
-        if attempt.permit.lane != Lane::First
-            && self.large.refuses(topic, attempt.sought(), attempt.permit.lane)
+        if attempt.charge.lane != Lane::First
+            && self.large.refuses(topic, attempt.sought(), attempt.charge.lane)
         {
             return Ok(Finished::Postponed);
         }
         let notification = match self.lookup.owed(&recipient.topic_url, attempt).await? {
-            Ok(notification) => notification,
-            Err(without) => return Ok(without),
+            Looked::Found(notification) => notification,
+            Looked::Without(finished) => return Ok(finished),
         };
         // Until it is answered.
-        let Some(_reservation) = self.large.reserve(&notification, attempt.permit.lane) else {
+        let Some(_reservation) = self.large.reserve(&notification, attempt.charge.lane) else {
             debug!(id = %notification.id(), subscription = subscription.0, "delivery postponed: other large notifications are under way");
             return Ok(Finished::Postponed);
         };
@@ -143,7 +143,7 @@ impl Sender {
                 warn!(%id, subscription = recipient.id.0, %error, "delivery cannot be expressed as a request");
                 span.fail(|| error.to_string());
                 span.end();
-                return answered(Outcome::unreachable());
+                return answered(DeliveryOutcome::unreachable());
             }
         };
         let finished = match &answer {
@@ -151,14 +151,14 @@ impl Sender {
                 if answer.status.is_success() {
                     self.bodies.acknowledge(recipient, notification);
                 }
-                answered(Outcome::of_status(answer.status, retry_after(&answer.headers)))
+                answered(DeliveryOutcome::of_status(answer.status, retry_after(&answer.headers)))
             }
             // For want of something on this side.
             Err(EgressError::NoFileDescriptors) => Finished::Postponed,
             Err(EgressError::Unconfirmed(Withheld::RateLimit(wait))) => Finished::RateLimited(*wait),
             Err(EgressError::Unconfirmed(Withheld::AwaitingReverification)) => Finished::Reverifying,
-            Err(EgressError::Interrupted(_)) => answered(Outcome::cut()),
-            Err(_) => answered(Outcome::unreachable()),
+            Err(EgressError::Interrupted(_)) => answered(DeliveryOutcome::cut()),
+            Err(_) => answered(DeliveryOutcome::unreachable()),
         };
         // A clock that was set back makes no negative times.
         let age = self.clock.system_time().duration_since(notification.received_at.to_system_time());

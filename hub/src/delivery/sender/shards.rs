@@ -176,9 +176,9 @@ mod tests {
     fn owned(of: Ownership) -> Owned {
         let (now, Settings { per_host, retry, breaker, .. }) = (Now::for_test(), settings());
         let worker = WorkerState::new(1, per_host, now.monotonic);
-        let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, worker };
+        let limits = Limits { per_host, window: 1, retry, breaker, steps: 1 };
         let clock = Clock::new(now, None);
-        Owned::new(of, Scheduler::new(of.shard, limits, ShardState::default(), clock, now))
+        Owned::new(of, Scheduler::new(of.shard, limits, worker, ShardState::default(), clock, now))
     }
 
     fn shards<const N: usize>(of: [Ownership; N]) -> Shards {
@@ -227,19 +227,18 @@ mod tests {
         assert!(turns(&mut shards).is_empty());
     }
 
+    /// Where the answer to a letting go comes.
+    type LetGoAnswer = oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>>;
+
     /// Lets a shard go from now on; returns where the answer comes.
-    fn let_go(
-        shards: &mut Shards,
-        shard: u16,
-        now: Instant,
-    ) -> oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>> {
+    fn let_go(shards: &mut Shards, shard: u16, now: Instant) -> LetGoAnswer {
         let (reply, answer) = oneshot::channel();
         shards.let_go(Shard(shard), now, reply);
         answer
     }
 
     /// A shard that is let go from now on with a request under way, and where the answer comes.
-    fn leaving(of: Ownership, now: Instant) -> (Shards, oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>>) {
+    fn leaving(of: Ownership, now: Instant) -> (Shards, LetGoAnswer) {
         let mut shards = shards([of]);
         shards.owned_mut()[0].begin();
         let answer = let_go(&mut shards, of.shard.0, now);

@@ -81,7 +81,7 @@ impl Subscriber {
         }
     }
 
-    /// The same, if it has come already.
+    /// The next request as [`next`](Self::next) returns it, if it has come already.
     pub(crate) fn seen(&mut self) -> Option<String> {
         self.log.try_recv().ok()
     }

@@ -17,13 +17,13 @@ use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints};
 use super::counters::Counters;
 use super::expected::Expected;
 use super::letting_go::{LetGo, Step};
-use super::load::LoadMeter;
 use super::owned::{Owned, Ownership};
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use super::shards::Shards;
+use super::worker_load::LoadMeter;
 use super::workers::{WorkerMessage, Workers};
-use crate::delivery::scheduler::{Lane, Limiter, Now};
+use crate::delivery::scheduler::{Lane, LaneLimiter, Now};
 use crate::egress::ConfirmedAddresses;
 use crate::store::{Shard, Store, StoreEvent, SubscriptionId, SubscriptionSummary, WallClock};
 use crate::subscriptions::NotOwned;
@@ -53,7 +53,7 @@ pub(super) struct Worker {
     confirmed: ConfirmedAddresses,
     counters: Arc<Counters>,
     workers: Workers,
-    limiter: Limiter,
+    limiter: LaneLimiter,
     load: LoadMeter,
     /// The requests under way as last reported.
     reported: [usize; 3],
@@ -81,7 +81,7 @@ impl Worker {
             clock: store.clock().clone(),
             confirmed,
             counters,
-            limiter: Limiter::new(max_in_flight, now),
+            limiter: LaneLimiter::new(max_in_flight, now),
             load: LoadMeter::default(),
             reported: [0; 3],
             shards: Shards::default(),
@@ -107,11 +107,11 @@ impl Worker {
             // A timer that is due and may not start anything would only keep the loop turning.
             let timer = if self.may_start() { self.next_timer() } else { None };
             tokio::select! {
-                Some(event) = events.recv() => self.take_events(event, &mut events),
-                Some(message) = messages.recv() => self.answer(message, &mut events),
-                Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.take_answers(completed),
+                Some(event) = events.recv() => self.apply_events(event, &mut events),
+                Some(message) = messages.recv() => self.handle_message(message, &mut events),
+                Some(completed) = unconstrained(self.in_flight.next()), if !self.in_flight.is_empty() => self.finish_requests(completed),
                 results = self.checkpoints.results() => self.checkpoints.take(results, &mut self.shards, &self.counters),
-                load = self.load.measured() => self.limiter.pressure.take(load),
+                load = self.load.measured() => self.limiter.pressure.adjust_to(load),
                 () = wait_until(timer) => {}
                 _ = checkpoints.tick() => {
                     self.report_in_flight();
@@ -142,7 +142,7 @@ impl Worker {
     async fn finish(&mut self, grace: Duration) {
         let drained = timeout(grace, async {
             while let Some(completed) = self.in_flight.next().await {
-                self.take_answers(completed);
+                self.finish_requests(completed);
             }
         });
         if drained.await.is_err() {
@@ -173,7 +173,7 @@ impl Worker {
         self.checkpoints.save(&mut self.shards, &self.counters);
     }
 
-    fn take_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+    fn apply_events(&mut self, first: StoreEvent, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         let more = std::iter::from_fn(|| events.try_recv().ok()).take(BATCH);
         self.apply(std::iter::once(first).chain(more));
     }
@@ -279,7 +279,7 @@ impl Worker {
         if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
 
-    fn answer(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
+    fn handle_message(&mut self, message: WorkerMessage, events: &mut mpsc::UnboundedReceiver<StoreEvent>) {
         match message {
             WorkerMessage::Query(query) => query(self.shards.owned(), self.now()),
             WorkerMessage::UpToDateQuery(query) => {
@@ -298,7 +298,7 @@ impl Worker {
                 let _ = reply.send(self.cancel(shard, subscription, events));
             }
             WorkerMessage::Confirmed(origin) => {
-                self.shards.schedulers().for_each(|scheduler| scheduler.release(&origin));
+                self.shards.schedulers().for_each(|scheduler| scheduler.origin_confirmed(&origin));
             }
             WorkerMessage::Expect(shard, reply) => {
                 self.expected.begin(shard);
@@ -313,16 +313,16 @@ impl Worker {
         }
     }
 
-    fn take_answers(&mut self, first: Completed) {
+    fn finish_requests(&mut self, first: Completed) {
         let now = self.now();
         let mut taken = 0;
         let mut next = Some(first);
         while let Some(Completed { of, attempt, finished, reached }) = next {
             self.checkpoints.note_answer();
-            self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
+            self.limiter.give_back(attempt.charge.lane, attempt.charge.busy_from());
             self.shards.end(of, |scheduler| {
                 scheduler.reached(attempt.host, reached);
-                scheduler.finished(&attempt, finished, now);
+                scheduler.attempt_finished(&attempt, finished, now);
             });
             taken += 1;
             next = if taken < BATCH {
@@ -353,7 +353,7 @@ impl Worker {
                 None => idle += 1,
                 Some(attempt) => {
                     idle = 0;
-                    self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
+                    self.limiter.take(attempt.charge.lane, attempt.charge.busy_from());
                     owned.begin();
                     let (sender, of) = (Rc::clone(&self.sender), owned.ownership);
                     let sending = async move { sender.send(of.shard, &attempt).await };

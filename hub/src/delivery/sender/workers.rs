@@ -1,8 +1,9 @@
 //! How the workers are reached: what one may be asked for, and which of them has a shard.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
+use resync_common::locks::lock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::letting_go::{LetGo, Reply};
@@ -146,7 +147,7 @@ impl Workers {
 
     fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, usize>> {
         // What it guards is complete between any two statements.
-        self.0.assigned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.assigned)
     }
 }
 

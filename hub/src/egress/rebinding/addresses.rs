@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 
 use super::recent::{Allowed, Reverifications};
@@ -177,7 +178,7 @@ impl Shared {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Nothing in here can panic half-way.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

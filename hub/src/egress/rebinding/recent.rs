@@ -56,13 +56,13 @@ pub(super) enum Allowed {
 struct Record {
     subscription: u64,
     at: Instant,
-    outcome: Outcome,
+    state: ReverificationState,
     /// How often in a row nobody was reached.
     unreachable: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ReverificationState {
     Pending,
     Refused,
     Unreachable,
@@ -71,11 +71,11 @@ enum Outcome {
 impl Record {
     /// Whether it is too early for another attempt.
     fn is_recent(&self, now: Instant) -> bool {
-        let pause = match self.outcome {
-            Outcome::Unreachable => {
+        let pause = match self.state {
+            ReverificationState::Unreachable => {
                 RETRY_AFTER.get(self.unreachable.saturating_sub(1)).copied().unwrap_or(REPEAT_AFTER)
             }
-            Outcome::Pending | Outcome::Refused => REPEAT_AFTER,
+            ReverificationState::Pending | ReverificationState::Refused => REPEAT_AFTER,
         };
         self.since(now) < pause
     }
@@ -96,27 +96,28 @@ impl Reverifications {
         records.retain(|record| record.since(now) < REPEAT_AFTER);
         let own = records.iter().position(|record| record.subscription == subscription);
         if let Some(own) = own.map(|index| records[index]).filter(|own| own.is_recent(now)) {
-            return if own.outcome == Outcome::Refused { Allowed::Send } else { Allowed::Wait };
+            return if own.state == ReverificationState::Refused { Allowed::Send } else { Allowed::Wait };
         }
-        let is_pending = |other: &Record| other.outcome == Outcome::Pending && other.since(now) < PATIENCE;
+        let is_pending =
+            |other: &Record| other.state == ReverificationState::Pending && other.since(now) < PATIENCE;
         if records.iter().any(is_pending) {
             return Allowed::Wait;
         }
         if let Some(index) = own {
-            records[index] = Record { at: now, outcome: Outcome::Pending, ..records[index] };
+            records[index] = Record { at: now, state: ReverificationState::Pending, ..records[index] };
             return Allowed::Reverify;
         }
         if records.len() >= SUBSCRIPTIONS {
             return Allowed::Send;
         }
-        records.push(Record { subscription, at: now, outcome: Outcome::Pending, unreachable: 0 });
+        records.push(Record { subscription, at: now, state: ReverificationState::Pending, unreachable: 0 });
         Allowed::Reverify
     }
 
     /// The answer was no confirmation.
     pub(super) fn refused(&mut self, key: u64, subscription: u64, now: Instant) {
         self.answered(key, subscription, |record| {
-            *record = Record { at: now, outcome: Outcome::Refused, unreachable: 0, ..*record };
+            *record = Record { at: now, state: ReverificationState::Refused, unreachable: 0, ..*record };
         });
     }
 
@@ -124,7 +125,7 @@ impl Reverifications {
     pub(super) fn unreachable(&mut self, key: u64, subscription: u64, now: Instant) {
         self.answered(key, subscription, |record| {
             let unreachable = record.unreachable + 1;
-            *record = Record { at: now, outcome: Outcome::Unreachable, unreachable, ..*record };
+            *record = Record { at: now, state: ReverificationState::Unreachable, unreachable, ..*record };
         });
     }
 

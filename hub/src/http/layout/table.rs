@@ -11,7 +11,7 @@ pub(in crate::http) enum Head {
     Number(&'static str),
     /// Of what each row is about.
     Row(&'static str),
-    /// The same, where it is a number.
+    /// Of what each row is about, where that is a number.
     RowNumber(&'static str),
 }
 

@@ -22,7 +22,7 @@ pub(super) const ICON: &str = concat!("assets/icon-", env!("CARGO_PKG_VERSION"),
 /// The field with the CSRF token, which shows that a form is of this visit.
 pub(super) const CSRF_FIELD: &str = "csrf_token";
 
-/// The same text for every mistake: the answer must not show who is subscribed.
+/// The answer to every mistake: it must not show who is subscribed.
 pub(super) const NO_MATCH: &str = "No subscription in force has this topic, callback and secret. A subscription without a secret, or one that has ended, cannot be opened here: subscribe again, or ask the hub's operator.";
 pub(super) const NO_URLS: &str =
     "Topic and callback are http or https URLs, written as in the request to subscribe.";

@@ -1,8 +1,9 @@
 //! Orders and their answers in memory: an embedded store has one hub, and with that hub they end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
 
@@ -106,7 +107,7 @@ impl Orders {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // What it guards is complete between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

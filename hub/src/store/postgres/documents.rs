@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use resync_core::websub::Secret;
 
 use super::rows::Fields;
@@ -122,7 +123,7 @@ impl Documents {
 
     fn lock(&self) -> MutexGuard<'_, [Known; ALL.len()]> {
         // What it guards is complete between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

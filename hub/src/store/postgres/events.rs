@@ -5,8 +5,9 @@
 //! leaves it out. Where something of another hub has to come first, it waits for the feed.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use tokio::sync::mpsc;
 
 use super::seen::Seen;
@@ -106,7 +107,7 @@ impl Events {
         self.lock().resync();
     }
 
-    /// The same, and from now on the feed is read from there.
+    /// Everybody has to look again, and from now on the feed is read from there.
     pub(super) fn begin_at(&self, seen: Seen) {
         let mut state = self.lock();
         state.seen = seen;
@@ -116,7 +117,7 @@ impl Events {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // What it guards is complete between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Whether the database takes commands, as it is known without asking.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use resync_common::locks::lock;
 use tokio::sync::watch;
 
 use crate::store::{Result, StoreError};
@@ -23,7 +24,7 @@ impl Health {
     /// # Errors
     /// Why nothing is sent.
     pub(super) fn get(&self) -> Result<()> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+        lock(&self.trouble).clone().map_or(Ok(()), Err)
     }
 
     /// Notes how the last look went, and logs where that is another way than the one before.
@@ -32,7 +33,7 @@ impl Health {
         if *self.broken.borrow() {
             return;
         }
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = lock(&self.trouble);
         match (&*trouble, look) {
             (None, Err(error)) => {
                 tracing::error!(%error, "nothing is accepted until the database can be used");
@@ -46,7 +47,7 @@ impl Health {
 
     /// A task without which nothing is written has died.
     pub(super) fn set_broken(&self) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(StoreError::Closed);
+        *lock(&self.trouble) = Some(StoreError::Closed);
         self.broken.send_replace(true);
     }
 

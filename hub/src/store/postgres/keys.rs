@@ -1,8 +1,9 @@
 //! The keys of secrets while they are in use: what is sealed with the old ones is committed before a rotation looks for it.
 
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use resync_common::locks::{read, write};
 use tokio::sync::{Mutex, MutexGuard, OwnedRwLockReadGuard};
 
 use crate::store::Keyring;
@@ -31,7 +32,7 @@ impl Keys {
 
     /// To read with.
     pub(super) fn now(&self) -> Keyring {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.now).clone()
     }
 
     /// To seal with.
@@ -43,7 +44,7 @@ impl Keys {
     /// From now on these are used, and what was sealed with those before is committed.
     pub(super) async fn change(&self, keys: Keyring) {
         let _nobody = self.sealing.write().await;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        *write(&self.now) = keys;
     }
 
     /// Nobody else changes them meanwhile.

@@ -199,7 +199,7 @@ impl PostgresStore {
         self.see_through(async move { shared.command(statement, &parameters, read).await }).await
     }
 
-    /// The same of a statement that writes something into the feed: when this returns everybody here was told of it.
+    /// Carries out one statement in that way which writes something into the feed: when this returns everybody here was told of it.
     async fn told_command<T, F>(&self, statement: &'static str, parameters: Vec<Param>, read: F) -> Result<T>
     where
         T: Send + 'static,

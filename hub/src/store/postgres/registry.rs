@@ -6,9 +6,10 @@
 use std::future::Future;
 use std::io;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
@@ -101,7 +102,7 @@ impl Registry for InDatabase {
     }
 
     fn change(&self, of: Document, change: &mut Change<'_>) -> io::Result<()> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = lock(&self.changing);
         let (shared, by) = (Arc::clone(&self.shared), random_id());
         let Held { version, content } = self.wait(async move { hold(&shared, of, by).await })?;
         let written = change(content);

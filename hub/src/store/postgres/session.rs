@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use resync_common::locks::lock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -186,7 +187,7 @@ impl Session {
 
     fn statements(&self) -> MutexGuard<'_, HashMap<&'static str, Statement>> {
         // What it guards is complete between any two statements.
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.statements)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the store holds, as far as this hub knows: as it was looked at last, and what it has done since.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use tokio_postgres::Row;
 
@@ -60,6 +61,6 @@ impl KnownUsage {
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
         // What it guards is complete between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -13,7 +13,7 @@ use crate::concurrency::Permit;
 use crate::store::{
     Denial, DenialId, NewDenial, Shard, Store, StoreError, SubscriptionId, SubscriptionKey, TopicId,
 };
-use crate::waiting_work::ShardQueues;
+use crate::waiting_work::JobQueues;
 
 /// Stops deliveries to subscriptions that have ended.
 #[async_trait]
@@ -35,7 +35,7 @@ pub struct NotOwned(pub Shard);
 pub struct Denials {
     store: Arc<dyn Store>,
     halts: Arc<dyn StopDeliveries>,
-    notifier: ShardQueues<PendingDenial>,
+    notifier: JobQueues<PendingDenial>,
 }
 
 /// A denial whose callback is not notified yet.
@@ -62,7 +62,7 @@ impl Denials {
     pub fn new(
         store: Arc<dyn Store>,
         halts: Arc<dyn StopDeliveries>,
-        notifier: ShardQueues<PendingDenial>,
+        notifier: JobQueues<PendingDenial>,
     ) -> Self {
         Self { store, halts, notifier }
     }

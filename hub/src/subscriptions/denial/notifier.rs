@@ -23,7 +23,7 @@ use crate::subscriptions::callback_clients::CallbackClients;
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
 use crate::subscriptions::wait_queue::{Event, WaitQueue};
-use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
+use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
 /// The answer means nothing, so little of it is read.
 const ANSWER_READ: usize = 4 * 1024;
@@ -84,7 +84,7 @@ enum Next {
     Unread,
     /// Nothing: its callback was notified, or never will be.
     Done,
-    /// The same again after a pause. Without a permit the callback failed; with one it was not asked.
+    /// This step again after a pause. Without a permit the callback failed; with one it was not asked.
     Again(Duration, Option<Permit>),
 }
 
@@ -101,23 +101,17 @@ impl DenialNotifier {
     }
 
     /// Notifies the callbacks of all denials in the shards of this hub, which come by these queues.
-    pub fn in_shards(self, queues: ShardQueues<PendingDenial>) -> Arc<dyn WaitingWork> {
-        queues.done_by(self)
+    pub fn in_shards(self, queues: JobQueues<PendingDenial>) -> Arc<dyn WaitingWork> {
+        queues.run_by(self)
     }
 
-    /// Ends when nothing waits any more and nothing more can come.
-    async fn notify_all(self, mut denials: mpsc::UnboundedReceiver<PendingDenial>) {
-        let mut queue = Waiters::new();
-        let mut is_open = true;
-        while is_open || !queue.is_empty() {
-            tokio::select! {
-                received = denials.recv(), if is_open => match received {
-                    Some(denial) => self.take_in(denial, &mut queue),
-                    None => is_open = false,
-                },
-                event = queue.next() => self.handle(event, &mut queue),
-            }
-        }
+    async fn notify_all(self, denials: mpsc::UnboundedReceiver<PendingDenial>) {
+        Waiters::serve(
+            denials,
+            |denial, queue| self.take_in(denial, queue),
+            |event, queue| self.handle(event, queue),
+        )
+        .await;
     }
 
     /// Reads nothing: a store that does not answer must not hold up the others.
@@ -266,14 +260,18 @@ impl DenialNotifier {
 }
 
 #[async_trait]
-impl ShardWorker for DenialNotifier {
+impl JobRunner for DenialNotifier {
     type Job = PendingDenial;
 
-    fn work(&self, denials: mpsc::UnboundedReceiver<PendingDenial>) -> BoxFuture<'static, ()> {
+    fn run(&self, denials: mpsc::UnboundedReceiver<PendingDenial>) -> BoxFuture<'static, ()> {
         Box::pin(self.clone().notify_all(denials))
     }
 
-    async fn read(&self, shards: &[Shard], queues: &ShardQueues<PendingDenial>) -> Result<(), StoreError> {
+    async fn enqueue_waiting(
+        &self,
+        shards: &[Shard],
+        queues: &JobQueues<PendingDenial>,
+    ) -> Result<(), StoreError> {
         for WaitingDenial { shard, id, key } in self.store.denied(shards).await? {
             queues.send(shard, PendingDenial::Recovered(id, key));
         }

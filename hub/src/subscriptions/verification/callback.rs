@@ -6,7 +6,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::Challenge;
 use tracing::{debug, info, warn};
 
-use super::policy::Denied;
+use super::policy::DenialCause;
 use super::{Next, Task, Verification};
 use crate::concurrency::Permit;
 use crate::egress::{self, Answer, EgressError, NotSent, REPLY_READ, Reply};
@@ -53,7 +53,7 @@ impl Verification {
         match reply {
             Reply::Confirmed(confirmation) => {
                 self.breaker.confirmed(who.client, &request.callback);
-                let Some(Denied { reason, scope }) = self.denies(&request, who, &permit).await else {
+                let Some(DenialCause { reason, scope }) = self.denies(&request, who, &permit).await else {
                     self.put_in_force(request, lease, asked_at, confirmation).await;
                     return Next::Done;
                 };

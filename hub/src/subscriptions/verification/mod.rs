@@ -29,7 +29,7 @@ use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{Limiter, Permit};
 use crate::store::{Accepted, Denial, PendingRequest, RequestId, Shard, Store, StoreError};
 use crate::topics::TopicPolicy;
-use crate::waiting_work::{ShardQueues, ShardWorker, WaitingWork};
+use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
 /// The pause before something is tried again: an unreachable callback once (an answer, whatever it says, is final, C-08), and a
 /// topic that could not be looked at.
@@ -107,7 +107,7 @@ enum Next {
     Unread,
     /// This step, for a request to this peer. `waiting` replaces a permit that did not know the client.
     Step { who: Requester, step: Step, peer: String, waiting: Option<Permit> },
-    /// The same step again after a pause, with what is kept of the permit. A shortage of the hub's does not count as a try.
+    /// This step again after a pause, with what is kept of the permit. A shortage of the hub's does not count as a try.
     Again { pause: Duration, permit: Permit, counts: bool },
     /// The callback is notified that it was denied.
     Notify(Denial),
@@ -160,8 +160,8 @@ impl Verification {
     }
 
     /// Verifies each request in the shards of this hub, which come by these queues; what policy refuses goes to `denials`.
-    pub fn in_shards(self, denials: Denials, queues: ShardQueues<ToVerify>) -> Arc<dyn WaitingWork> {
-        queues.done_by(Verifier { verification: self, denials })
+    pub fn in_shards(self, denials: Denials, queues: JobQueues<ToVerify>) -> Arc<dyn WaitingWork> {
+        queues.run_by(Verifier { verification: self, denials })
     }
 
     /// A request that waited in a shard that was taken over. It counts with what waits from then on, so that restarts do not raise the
@@ -172,18 +172,13 @@ impl Verification {
 
     /// A request that got its 202 is verified, however long that takes (W-097). Per client a few are under way at once, so that
     /// each client makes progress.
-    async fn verify_all(&self, mut requests: mpsc::UnboundedReceiver<ToVerify>, denials: &Denials) {
-        let mut queue = Waiters::new();
-        let mut is_open = true;
-        while is_open || !queue.is_empty() {
-            tokio::select! {
-                received = requests.recv(), if is_open => match received {
-                    Some(request) => self.take_in(request, &mut queue),
-                    None => is_open = false,
-                },
-                event = queue.next() => self.handle(event, &mut queue, denials),
-            }
-        }
+    async fn verify_all(&self, requests: mpsc::UnboundedReceiver<ToVerify>, denials: &Denials) {
+        Waiters::serve(
+            requests,
+            |request, queue| self.take_in(request, queue),
+            |event, queue| self.handle(event, queue, denials),
+        )
+        .await;
     }
 
     /// Reads nothing: a store that does not answer must not hold up the others.
@@ -300,15 +295,19 @@ struct Verifier {
 }
 
 #[async_trait]
-impl ShardWorker for Verifier {
+impl JobRunner for Verifier {
     type Job = ToVerify;
 
-    fn work(&self, requests: mpsc::UnboundedReceiver<ToVerify>) -> BoxFuture<'static, ()> {
+    fn run(&self, requests: mpsc::UnboundedReceiver<ToVerify>) -> BoxFuture<'static, ()> {
         let Self { verification, denials } = self.clone();
         Box::pin(async move { verification.verify_all(requests, &denials).await })
     }
 
-    async fn read(&self, shards: &[Shard], queues: &ShardQueues<ToVerify>) -> Result<(), StoreError> {
+    async fn enqueue_waiting(
+        &self,
+        shards: &[Shard],
+        queues: &JobQueues<ToVerify>,
+    ) -> Result<(), StoreError> {
         for (shard, id) in self.verification.store.request_ids(shards).await? {
             queues.send(shard, self.verification.recovered(id));
         }

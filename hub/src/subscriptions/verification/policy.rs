@@ -21,7 +21,7 @@ const TOPIC_TRIES: u8 = 3;
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a confirmed request is denied all the same.
-pub(super) struct Denied {
+pub(super) struct DenialCause {
     pub(super) reason: String,
     pub(super) scope: DenialScope,
 }
@@ -108,13 +108,13 @@ impl Verification {
         request: &PendingRequest,
         who: Requester,
         permit: &Permit,
-    ) -> Option<Denied> {
+    ) -> Option<DenialCause> {
         if let Some(reason) = self.ends_renewal(request, who, permit).await {
-            return Some(Denied { reason, scope: DenialScope::Confirmed(request.id) });
+            return Some(DenialCause { reason, scope: DenialScope::Confirmed(request.id) });
         }
         let full = self.is_beyond_bounds(request).await?;
         debug!(topic = request.topic.as_str(), origin = request.callback.origin(), %full, "confirmed, but a limit is reached");
-        Some(Denied { reason: full.to_string(), scope: DenialScope::Request(request.id) })
+        Some(DenialCause { reason: full.to_string(), scope: DenialScope::Request(request.id) })
     }
 
     /// The limits allowed one more subscription when the request came in. By now many others that waited may be in force.

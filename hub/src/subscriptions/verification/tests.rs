@@ -73,7 +73,7 @@ struct Room {
     verification: Verification,
     store: Arc<dyn Store>,
     denials: Denials,
-    denied: ShardQueues<PendingDenial>,
+    denied: JobQueues<PendingDenial>,
     pending: mpsc::UnboundedReceiver<PendingDenial>,
 }
 
@@ -94,7 +94,7 @@ impl Room {
         let mut verification =
             Verification::new(Arc::clone(&store), clients, leases, breaker, policy, bounds, true);
         verification.pause = Duration::from_millis(1);
-        let (denied, pending) = ShardQueues::for_test(store.all_shards());
+        let (denied, pending) = JobQueues::for_test(store.all_shards());
         let denials = Denials::new(Arc::clone(&store), Arc::new(Operator::of_nobody()), denied.clone());
         Self { verification, store, denials, denied, pending }
     }
@@ -357,7 +357,7 @@ async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
         hanging.push(listener);
     }
     let Room { verification, pending, .. } = room;
-    let telling = tokio::spawn(verification.denial_notifier().work(pending));
+    let telling = tokio::spawn(verification.denial_notifier().run(pending));
     let mut told = Vec::new();
     for listener in &hanging {
         told.push(listener.accept().await.unwrap());
@@ -384,7 +384,7 @@ async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_
     for WaitingDenial { id, key, .. } in store.denied(&store.all_shards()).await.unwrap() {
         deny.send(PendingDenial::Recovered(id, key)).unwrap();
     }
-    let telling = tokio::spawn(verification.denial_notifier().work(pending));
+    let telling = tokio::spawn(verification.denial_notifier().run(pending));
     listener.accept().await.unwrap();
     let permit = |_| verification.waiting.try_acquire(UNKNOWN.client(), "127.0.0.1");
     let may_wait = (0..).map_while(permit).collect::<Vec<_>>().len();
@@ -480,7 +480,7 @@ async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_su
 fn hubs<const N: usize>(rooms: [&Room; N]) -> ([Arc<dyn WaitingWork>; N], watch::Sender<bool>) {
     let (running, stop) = watch::channel(false);
     let hubs = rooms.map(|room| {
-        let (queues, work) = ShardQueues::new_pair();
+        let (queues, work) = JobQueues::new_pair();
         tokio::spawn(work.run(stop.clone()));
         room.verification.clone().in_shards(room.denials.clone(), queues)
     });
@@ -535,7 +535,7 @@ async fn a_denial_that_waits_is_told_by_who_takes_its_shard_over() {
     let (listener, callback) = callback().await;
     room.ask(&callback).await;
     room.store.deny(denial(&callback)).await.unwrap().unwrap();
-    let (queues, work) = ShardQueues::new_pair();
+    let (queues, work) = JobQueues::new_pair();
     let (_running, stop) = watch::channel(false);
     tokio::spawn(work.run(stop));
     let notifying = room.verification.denial_notifier().in_shards(queues);
@@ -564,7 +564,7 @@ async fn a_denial_that_comes_in_while_its_shard_is_taken_over_is_told_once() {
     }
     drop((denials, denied));
     let hears = async { hear(listener.accept().await.unwrap().0).await };
-    tokio::join!(verification.denial_notifier().work(pending), hears);
+    tokio::join!(verification.denial_notifier().run(pending), hears);
     assert!(store.denials(&store.all_shards()).await.unwrap().is_empty());
     assert!(listener.accept().now_or_never().is_none());
 }

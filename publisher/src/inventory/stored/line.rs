@@ -1,9 +1,6 @@
 //! A resource as one line of JSON.
 
-use std::{
-    borrow::Cow,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use resync_core::{
     build::{Item, Known, Stamp},
@@ -113,24 +110,6 @@ fn push_plain(text: &mut String, known: &Known) -> Result<bool, std::fmt::Error>
     }
     text.push_str("}\n");
     Ok(true)
-}
-
-/// The URL of a line, which comes first in it.
-pub(super) fn loc_of(line: &[u8]) -> io::Result<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Beginning {
-        loc: String,
-    }
-    // Hardly any URL has escaped characters.
-    if let Some(rest) = line.strip_prefix(b"{\"loc\":\"")
-        && let Some(end) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))
-        && rest[end] == b'"'
-        && let Ok(loc) = std::str::from_utf8(&rest[..end])
-    {
-        return Ok(loc.into());
-    }
-    let Beginning { loc } = serde_json::from_slice(line)?;
-    Ok(loc.into())
 }
 
 /// Digests as the text of a `hash` attribute.

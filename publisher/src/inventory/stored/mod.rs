@@ -5,7 +5,6 @@
 //! found without reading the others.
 
 mod line;
-mod search;
 
 use std::{
     cmp::Ordering,
@@ -20,8 +19,13 @@ use resync_core::build::{BuildError, Known, Pair, joined};
 use serde::de::DeserializeOwned;
 
 pub(super) use self::line::{Line, write_known, write_line};
-use self::{line::loc_of, search::Search};
-use crate::{helpers::files, state::FOLDER};
+use crate::{
+    helpers::{
+        files,
+        line_search::{Search, loc_of},
+    },
+    state::FOLDER,
+};
 
 /// The inventory that the published documents list.
 const BASE: &str = "inventory.jsonl";
@@ -182,8 +186,8 @@ impl StoredInventory {
 
 /// Finds resources in ascending order of their URLs, without reading those in between.
 pub(super) struct Finder {
-    base: Option<Search>,
-    since: Option<Search>,
+    base: Option<Search<Line>>,
+    since: Option<Search<Line>>,
 }
 
 impl Finder {
@@ -199,7 +203,7 @@ impl Finder {
 
     /// The resources whose URLs begin with `prefix`.
     pub(super) fn below(&mut self, prefix: &str) -> Result<Vec<Known>, BuildError> {
-        let read = |search: &mut Option<Search>| {
+        let read = |search: &mut Option<Search<Line>>| {
             let lines = search.as_mut().map(|search| search.below(prefix)).transpose()?;
             Ok::<_, BuildError>(lines.unwrap_or_default().into_iter().map(Ok))
         };

@@ -4,6 +4,7 @@
 
 mod hubs;
 mod records;
+mod versions;
 
 use std::{
     collections::BTreeMap,
@@ -83,6 +84,8 @@ pub(super) fn publish(
     state.builds = plan.build;
     state.series = Some(series);
     (state.outbox, state.outbox_bytes) = (filled.last, filled.bytes);
+    state.versions = versions::after(out, plan, before.as_ref())?;
+    let known = before.as_ref().and_then(|before| before.versions.clone());
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
         (state.dumped, state.swept) = (before.dumped, before.swept);
@@ -90,6 +93,9 @@ pub(super) fn publish(
     }
     bound_outbox(out, &mut state);
     state.save(lock)?;
+    if plan.versions.as_ref().is_some_and(|taken| taken.segment.is_some()) {
+        crate::versions::sweep(out, [known.as_ref(), state.versions.as_ref()])?;
+    }
     discard_plan(lock)?;
     Ok(done)
 }
@@ -337,9 +343,8 @@ impl<'a> Execution<'a> {
     /// Whether the Resource List before is still right together with the Change Lists since.
     fn can_keep_list(&self) -> bool {
         let Plan { settings, position, .. } = self.plan;
-        let is_alike = |before: &&State| {
-            before.settings.hash == settings.hash && before.settings.links == settings.links
-        };
+        let is_alike =
+            |before: &&State| before.settings.hash == settings.hash && before.settings.has_links_of(settings);
         let before = self.before.filter(is_alike).filter(|_| position.is_some());
         before.is_some_and(|before| current(before, self.out).is_some())
     }

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::{Failure, FailureKind, ResourceError};
 use crate::fetch::FetchError;
+use crate::memento::MementoError;
 use crate::sync::PathError;
 
 const LOC: &str = "http://a.example/1";
@@ -23,7 +24,9 @@ fn kinds() -> Vec<FailureKind> {
             FailureKind::Address => FailureKind::OtherOrigin,
             FailureKind::OtherOrigin => FailureKind::Redirect,
             FailureKind::Redirect => FailureKind::Mismatch,
-            FailureKind::Mismatch => FailureKind::TooLarge,
+            FailureKind::Mismatch => FailureKind::NoVersion,
+            FailureKind::NoVersion => FailureKind::UnprovenVersion,
+            FailureKind::UnprovenVersion => FailureKind::TooLarge,
             FailureKind::TooLarge => FailureKind::RunFull,
             FailureKind::RunFull => FailureKind::NoSpace,
             FailureKind::NoSpace => FailureKind::Path,
@@ -66,7 +69,9 @@ fn every_failure_has_its_kind_and_says_what_to_do_unless_only_the_source_can_men
     let mut seen = Vec::new();
     let of_requests =
         of_requests().into_iter().map(|(error, kind, end)| (ResourceError::from(error), kind, end));
-    for (error, kind, end) in of_resources().into_iter().chain(of_requests) {
+    let of_versions =
+        of_versions().into_iter().map(|(error, kind, end)| (ResourceError::from(error), kind, end));
+    for (error, kind, end) in of_resources().into_iter().chain(of_versions).chain(of_requests) {
         let failure = Failure::of(LOC, &error);
         assert_eq!(failure.kind, kind, "{error}");
         assert!(failure.cause.ends_with(end), "{kind:?}: {}", failure.cause);
@@ -123,6 +128,39 @@ fn of_resources() -> Vec<(ResourceError, FailureKind, &'static str)> {
         ),
         (ResourceError::Write(full.into()), FailureKind::NoSpace, "free some space"),
         (ResourceError::Remove(io::ErrorKind::Other.into()), FailureKind::CannotRemove, "check the disk"),
+    ]
+}
+
+/// The same where its state of a past moment is wanted.
+fn of_versions() -> Vec<(MementoError, FailureKind, &'static str)> {
+    let server = || "http://b.example".to_owned();
+    vec![
+        (MementoError::NoTimeGate, FailureKind::NoVersion, "name that with --timegate"),
+        (
+            MementoError::NoVersion { server: server(), status: 404 },
+            FailureKind::NoVersion,
+            "name that with --timegate",
+        ),
+        (
+            MementoError::Deleted { server: server() },
+            FailureKind::NoVersion,
+            "the lists say that it was there",
+        ),
+        (
+            MementoError::NoDatetime { server: server() },
+            FailureKind::UnprovenVersion,
+            "so it is no past state",
+        ),
+        (
+            MementoError::OtherOriginal { server: server() },
+            FailureKind::UnprovenVersion,
+            "a past state of this resource",
+        ),
+        (
+            MementoError::Unproven { server: server(), datetime: "Thu, 01 Feb 2024 00:00:00 GMT".to_owned() },
+            FailureKind::UnprovenVersion,
+            "show that it is the wanted one",
+        ),
     ]
 }
 

@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use http::HeaderMap;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
 use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -14,8 +15,8 @@ use super::folder::Staging;
 use super::local::Facts;
 use super::resource_error::ResourceError;
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
+use crate::sync::SyncOptions;
 use crate::sync::saved::cache::SentVersion;
-use crate::sync::{Authority, SyncOptions};
 
 /// A download of one resource.
 pub(crate) struct Transfer<'s> {
@@ -30,6 +31,8 @@ pub(crate) struct Transfer<'s> {
     /// The original (RS-180), if neither a mirror nor the Source has it.
     pub(crate) via: Option<&'s Url>,
     pub(crate) facts: &'s Facts,
+    /// The representation that is asked for, as the `Accept` header says it.
+    pub(crate) accept: Option<&'s str>,
     /// The version that is here, which need not be sent again.
     pub(crate) unless: Option<&'s Validators>,
     /// Counts every received byte, also of failed tries.
@@ -70,11 +73,7 @@ impl Transfer<'_> {
     /// Fetches from the Source. Retries while it is unreachable, continuing where the last try was cut off; and once if the bytes
     /// differ from the list.
     async fn at_source(&self) -> Result<Received, ResourceError> {
-        let follow = match &self.options.authority {
-            Authority::SameOrigin => Follow::Home,
-            Authority::Origins(others) => Follow::Among(others, self.list),
-            Authority::Any => Follow::Anywhere,
-        };
+        let follow = self.options.authority.follow(self.list);
         let mut retries = Retries::new(self.options.retries, self.options.retry_pause);
         let mut mismatched = false;
         let mut part = None;
@@ -98,6 +97,12 @@ impl Transfer<'_> {
         }
     }
 
+    /// Reads the body of an answer, and checks it.
+    pub(crate) async fn receive(&self, answer: Answer) -> Result<Received, ResourceError> {
+        let url = answer.url.clone();
+        self.once(&url, answer, &mut None).await
+    }
+
     async fn in_time(
         &self,
         url: &Url,
@@ -106,11 +111,13 @@ impl Transfer<'_> {
     ) -> Result<Received, ResourceError> {
         let mut deadline = Deadline::after(self.client.options().resource_timeout);
         let rest = part.as_ref().and_then(|part| Remainder::of(part.length, &part.validators));
-        let headers = match (&rest, self.unless) {
+        let mut headers = match (&rest, self.unless) {
             (Some(rest), _) => rest.headers(),
             (None, Some(known)) => known.conditions(),
             (None, None) => HeaderMap::new(),
         };
+        let accept = self.accept.and_then(|accept| HeaderValue::from_str(accept).ok());
+        headers.extend(accept.map(|accept| (ACCEPT, accept)));
         let answer = self.client.get(url, follow, headers, &mut deadline).await?;
         let answer = answer.ok_or_else(|| FetchError::of_status(url, 304))?;
         deadline.meet(url, self.once(url, answer, part)).await.unwrap_or_else(|late| {

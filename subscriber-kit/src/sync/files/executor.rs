@@ -12,7 +12,9 @@ use super::batch::{self, FinishedFile, Written, place_all};
 use super::delete;
 use super::download::{Transfer, blocking};
 use super::dump::Filled;
+use super::folder::CopyFolder;
 use super::local::{self, FileState};
+use super::past::Past;
 use super::place::Placer;
 use super::run_outcome::{Evidence, RunOutcome};
 use crate::sync::progress::Outcome;
@@ -25,6 +27,7 @@ use crate::sync::report::{Method, Report};
 use crate::sync::run::Run;
 use crate::sync::saved::cache::{CacheUpdates, CachedFile, FileCache};
 use crate::sync::saved::earlier_files::EarlierFiles;
+use crate::sync::saved::origins::OriginRecord;
 use crate::sync::{Authority, ResourceError, SyncError, SyncOptions, Target};
 
 /// What all resources of one plan share.
@@ -42,6 +45,10 @@ pub(crate) struct Executor<'s> {
     pub(crate) unpacked: Mutex<HashMap<u32, Result<FileResult, ResourceError>>>,
     pub(crate) packages: tokio::sync::Mutex<Packages>,
     pub(crate) patched: AtomicU64,
+    /// From where the files come.
+    pub(crate) origins: Mutex<OriginRecord>,
+    /// For a copy of the past.
+    pub(crate) past: Option<Past<'s>>,
 }
 
 /// The result of one line of the plan.
@@ -130,7 +137,22 @@ impl<'s> Executor<'s> {
             unpacked: Mutex::default(),
             packages: tokio::sync::Mutex::default(),
             patched: AtomicU64::new(0),
+            origins: Mutex::default(),
+            past: None,
         }
+    }
+
+    /// Records from where the files come, in `record`.
+    pub(crate) fn recording(self, record: impl FnOnce(&CopyFolder) -> OriginRecord) -> Self {
+        let origins = if self.options.dry_run { OriginRecord::None } else { record(&self.placer.folder) };
+        Self { origins: Mutex::new(origins), ..self }
+    }
+
+    /// Saves what was recorded.
+    pub(crate) async fn save_origins(&self) {
+        let record = std::mem::take(&mut *self.origins.lock().unwrap_or_else(PoisonError::into_inner));
+        let folder = Arc::clone(&self.placer.folder);
+        blocking(move || record.save(&folder)).await;
     }
 
     pub(crate) fn account(&self, report: &mut Report) {
@@ -278,6 +300,9 @@ impl<'s> Executor<'s> {
             let outcome = if is_filled { Outcome::Created } else { outcome };
             report.bytes_hashed += hashed;
             if let Some(relative) = relative {
+                let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+                origins.take(&relative, &line, known.as_ref(), outcome != Outcome::Unchanged);
+                drop(origins);
                 if outcome != Outcome::Unchanged {
                     run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
                 }
@@ -351,15 +376,21 @@ impl<'s> Executor<'s> {
         let (mirrors, via) = (self.elsewhere(line, &line.mirrors), self.elsewhere(line, line.via.as_slice()));
         let url = alternate.as_ref().unwrap_or(&planned.url);
         let sent = comparison.known.as_ref().and_then(|known| known.sent.clone());
-        let sent =
-            sent.filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str());
+        let sent = sent
+            .filter(|sent| comparison.local == FileState::Unverifiable && sent.url == url.as_str())
+            .filter(|sent| line.accept.is_none() || sent.validators.tell_representations());
         let transfer = Transfer {
             mirrors: &mirrors,
             via: via.first(),
+            accept: line.accept.as_deref(),
             unless: sent.as_ref().map(|sent| &sent.validators).filter(|_| mirrors.is_empty()),
             ..self.lists.transfer(url, &line.facts)
         };
-        let received = match transfer.run().await {
+        let received = match &self.past {
+            Some(past) => Box::pin(past.receive(planned, relative, &transfer)).await,
+            None => transfer.run().await,
+        };
+        let received = match received {
             Err(error) if transfer.unless.is_some() && error.is_unchanged() => {
                 let local::Comparison { known, hashed, .. } = comparison;
                 return Ok(Compared::Finished(FileResult { outcome: Outcome::Unchanged, known, hashed }));

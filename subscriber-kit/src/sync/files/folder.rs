@@ -174,10 +174,11 @@ impl Drop for CopyFolder {
     }
 }
 
-/// Where files are prepared: in the copy's own folder, or in a temporary folder for audits.
+/// Where files are prepared: in the copy's own folder, in another one where they will stay, or in a temporary folder for audits.
 #[derive(Clone, Debug)]
 pub(crate) enum Staging {
     Copy(Arc<CopyFolder>),
+    Folder(Arc<Path>),
     Temporary,
 }
 
@@ -186,6 +187,7 @@ impl Staging {
     pub(crate) fn unfinished(&self) -> io::Result<NamedTempFile> {
         match self {
             Self::Copy(folder) => folder.unfinished(),
+            Self::Folder(folder) => unfinished_in(folder),
             Self::Temporary => NamedTempFile::new(),
         }
     }
@@ -194,6 +196,7 @@ impl Staging {
     pub(crate) fn folder(&self) -> PathBuf {
         match self {
             Self::Copy(folder) => folder.work.clone(),
+            Self::Folder(folder) => folder.to_path_buf(),
             Self::Temporary => std::env::temp_dir(),
         }
     }
@@ -202,6 +205,7 @@ impl Staging {
     pub(crate) fn scratch(&self) -> io::Result<File> {
         match self {
             Self::Copy(folder) => folder.scratch(),
+            Self::Folder(folder) => tempfile::tempfile_in(folder),
             Self::Temporary => tempfile::tempfile(),
         }
     }
@@ -210,7 +214,7 @@ impl Staging {
     pub(crate) fn free_space(&self) -> io::Result<u64> {
         match self {
             Self::Copy(folder) => folder.free_space(),
-            Self::Temporary => free_space(&self.folder()),
+            Self::Folder(_) | Self::Temporary => free_space(&self.folder()),
         }
     }
 }

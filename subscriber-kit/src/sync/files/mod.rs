@@ -9,6 +9,8 @@ pub(crate) mod dump;
 pub(crate) mod executor;
 pub(crate) mod folder;
 pub(crate) mod local;
+pub(crate) mod memento;
+pub(crate) mod past;
 pub(crate) mod patch;
 pub(crate) mod place;
 pub(crate) mod resource_error;

@@ -5,6 +5,7 @@ use resync_core::digest::Hashes;
 
 use crate::disk_error::remedy;
 use crate::fetch::FetchError;
+use crate::memento::MementoError;
 use crate::sync::PathError;
 
 /// Why one resource is not in step.
@@ -25,6 +26,9 @@ pub enum ResourceError {
     /// It could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    /// Its state of a past moment was not to be had, or not proven (MEM-062).
+    #[error(transparent)]
+    Memento(#[from] MementoError),
     /// It was fetched twice, and differs from the listed length (RS-199).
     #[error("the list says {listed} bytes, but the Source sent {}; the list may be out of date", describe(*.sent))]
     Length {
@@ -105,7 +109,11 @@ impl ResourceError {
     /// that differ from the list may be newer than it (RS-199), or from a stale cache.
     pub(crate) fn retry_may_help(&self) -> bool {
         match self {
-            Self::Path(_) | Self::EarlierFile | Self::OtherOrigin { .. } | Self::TooLarge { .. } => false,
+            Self::Path(_)
+            | Self::EarlierFile
+            | Self::OtherOrigin { .. }
+            | Self::Memento(_)
+            | Self::TooLarge { .. } => false,
             Self::Fetch(error) => error.is_transient(),
             Self::Length { .. }
             | Self::Hash { .. }

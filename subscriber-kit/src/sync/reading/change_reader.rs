@@ -195,6 +195,20 @@ impl ChangeReader {
         Ok(Self { collector, since, open, reached, continuity })
     }
 
+    /// Reads the changes of an alpha Change Set, which come in any order (ALPHA-019), as [`list`](Self::list) reads others.
+    pub(crate) async fn change_set(
+        self,
+        set: Fetched,
+        last: Option<Mark>,
+        requested: &Url,
+    ) -> Result<Self, SyncError> {
+        let Self { collector, since, reached, continuity, .. } = self;
+        let (validators, digest) = (set.validators.clone(), set.digest.clone());
+        let (collector, read) = blocking(move || take_in_order(collector, &set, last, since)).await?;
+        let open = OpenList { url: requested.to_string(), validators, digest, last: read.last };
+        Ok(Self { collector, since, open: Some(open), reached: reached.max(read.latest), continuity })
+    }
+
     pub(crate) fn reached(self) -> Reached {
         // A time in the future must not hide changes until then.
         let reached = self.reached.map(|reached| reached.min(DateTime::now()));
@@ -209,6 +223,80 @@ struct ReadEntries {
     /// When the last change of the list happened.
     latest: Option<DateTime>,
     last: Option<Mark>,
+}
+
+/// What a Change Set has of what is known, as far as it says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overlap {
+    /// Whether one of its changes is dealt with, or is not later than the point (MEM-004).
+    pub(crate) is_there: bool,
+    /// When the earliest of its changes happened.
+    pub(crate) earliest: Option<DateTime>,
+}
+
+impl Overlap {
+    /// Reads the whole set.
+    pub(crate) fn of(set: &Fetched, last: Option<&Mark>, since: DateTime) -> Result<Self, SyncError> {
+        let unreadable = |source| unreadable(&set.url, source);
+        let mut overlap = Self::default();
+        for entry in Reader::new(BufReader::new(&set.file)).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let at = datetime(&entry);
+            overlap.is_there |=
+                at.is_some_and(|at| at <= since) || last.is_some_and(|last| *last == Mark::of(&entry));
+            overlap.earliest = overlap.earliest.into_iter().chain(at).min();
+        }
+        Ok(overlap)
+    }
+}
+
+/// As [`take`], oldest first, whatever the order in the document. All entries are in memory, of which a document has a limited number.
+fn take_in_order(
+    mut collector: Collector,
+    set: &Fetched,
+    resume: Option<Mark>,
+    since: DateTime,
+) -> Result<(Collector, ReadEntries), SyncError> {
+    let unreadable = |source| unreadable(&set.url, source);
+    let mut reader = Reader::new(BufReader::new(&set.file)).map_err(unreadable)?;
+    let entries = in_order(reader.by_ref().collect::<Result<_, _>>().map_err(unreadable)?);
+    let known = resume.as_ref().and_then(|mark| entries.iter().position(|entry| Mark::of(entry) == *mark));
+    let (mut latest, mut last) = (None, resume);
+    for (number, entry) in entries.into_iter().enumerate() {
+        let at = datetime(&entry);
+        latest = latest.max(at);
+        let is_known = match known {
+            Some(known) => number <= known,
+            None => at.is_some_and(|at| at < since),
+        };
+        last = Some(Mark::of(&entry));
+        if !is_known {
+            let resolved = set.url.join(entry.loc.trim());
+            collector.change(entry, resolved)?;
+        }
+    }
+    collector.has_unplaced_changes |= reader.refused() > 0;
+    collector.report_violations(&set.url, reader.refused(), &reader.take_violations());
+    Ok((collector, ReadEntries { until: None, latest, last }))
+}
+
+/// By time. What has none keeps its place behind the one before it; of changes at one moment, the one that a list with the newest first
+/// names last came first.
+fn in_order(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let mut times = entries.iter().filter_map(datetime);
+    if times.next().zip(times.next_back()).is_some_and(|(first, last)| last < first) {
+        entries.reverse();
+    }
+    let mut latest = None;
+    let mut dated: Vec<_> = entries
+        .into_iter()
+        .map(|entry| {
+            latest = datetime(&entry).or(latest);
+            (latest, entry)
+        })
+        .collect();
+    dated.sort_by_key(|(at, _)| *at);
+    dated.into_iter().map(|(_, entry)| entry).collect()
 }
 
 fn take(
@@ -249,4 +337,25 @@ fn take(
     collector.has_unplaced_changes |= reader.refused() > 0;
     collector.report_violations(&url, reader.refused(), &reader.take_violations());
     Ok((collector, ReadEntries { until, latest, last }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::document::{Change, Metadata};
+
+    #[test]
+    fn alpha019_changes_of_a_set_are_taken_oldest_first() {
+        let entry = |(name, day): &(&str, Option<u8>)| {
+            let datetime = day.map(|day| format!("2012-09-{day:02}").parse().unwrap());
+            let metadata = Metadata { change: Some(Change::Updated), datetime, ..Metadata::default() };
+            Entry::with_metadata(*name, metadata)
+        };
+        let order = |entries: &[(&str, Option<u8>)]| {
+            let entries = in_order(entries.iter().map(entry).collect());
+            entries.into_iter().map(|entry| entry.loc).collect::<String>()
+        };
+        assert_eq!(order(&[("a", Some(1)), ("c", Some(3)), ("?", None), ("b", Some(2))]), "abc?");
+        assert_eq!(order(&[("d", Some(4)), ("c", Some(2)), ("b", Some(2)), ("a", Some(1))]), "abcd");
+    }
 }

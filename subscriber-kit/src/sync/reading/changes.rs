@@ -1,6 +1,8 @@
 //! Reads the changes since a point from Change Lists or Change Dumps: through their index, across rotations, and from an archive
 //! if necessary (RS-190…RS-198).
 
+mod chain;
+
 use std::io::Seek as _;
 
 use resync_core::datetime::DateTime;
@@ -14,6 +16,21 @@ use super::lists::Lists;
 use crate::fetch::{FetchError, Fetched};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;
+
+/// A time whose changes are all listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: DateTime,
+    /// `None` if it lasts until now.
+    pub(crate) until: Option<DateTime>,
+}
+
+impl Span {
+    /// Whether a later span continues this one without a gap.
+    pub(crate) fn is_continued_by(self, next: Self) -> bool {
+        self.until.is_none_or(|until| gap_between((until, next.from)).is_none())
+    }
+}
 
 /// A Source's changes.
 pub(crate) struct Changes<'s> {
@@ -40,6 +57,9 @@ impl Changes<'_> {
             Err(error) => return Err(error),
         };
         let (fetched, document) = self.inspect(fetched).await?;
+        if document.is_chained() {
+            return Box::pin(self.chain(collector, point, &url, (fetched, document))).await;
+        }
         // There is another list now, or one that begins later.
         if document.is_index || document.from.is_none_or(|from| from > point.since) {
             return self.walk(collector, point.since, self.root).await;
@@ -56,6 +76,25 @@ impl Changes<'_> {
                 Box::pin(self.walk_from(reader.collector, since, root, opened)).await
             }
         }
+    }
+
+    /// The spans of time whose changes are listed, also in the archive, oldest first.
+    pub(crate) async fn spans(&self) -> Result<Vec<Span>, SyncError> {
+        let (_, document) = self.open(self.root).await?;
+        let mut archive = Archive { place: document.archives.clone(), parts: None };
+        let of_part = |part: &Part| Some(Span { from: part.from?, until: part.until });
+        let mut spans: Vec<Span> = self.archived(&mut archive).await?.iter().filter_map(of_part).collect();
+        if !document.is_index {
+            spans.extend(document.span());
+        }
+        for part in &document.parts {
+            match of_part(part) {
+                Some(span) => spans.push(span),
+                None => spans.extend(self.open(&part.url).await?.1.span()),
+            }
+        }
+        spans.sort_by_key(|span| span.from);
+        Ok(spans)
     }
 
     /// The index of a closed list, or the root if that cannot be read.
@@ -79,6 +118,9 @@ impl Changes<'_> {
     /// From an index, or from the only list.
     async fn walk(&self, collector: Collector, since: DateTime, root: &Url) -> Result<Reached, SyncError> {
         let opened = self.open(root).await?;
+        if opened.1.is_chained() {
+            return Box::pin(self.chain(collector, &Point::at(since), root, opened)).await;
+        }
         Box::pin(self.walk_from(collector, since, root, opened)).await
     }
 
@@ -221,6 +263,11 @@ impl Changes<'_> {
 }
 
 impl Document {
+    /// The span of its changes.
+    fn span(&self) -> Option<Span> {
+        Some(Span { from: self.from?, until: self.until })
+    }
+
     /// The first gap after `since`.
     fn gap_after(&self, since: DateTime) -> Option<Gap> {
         if let Some(from) = self.from.filter(|from| *from > since) {

@@ -13,9 +13,13 @@ use url::Url;
 use super::document::{Document, Expected, unreadable};
 use super::file_map::{FileMap, PathRules, UNWANTED};
 use super::filter::{Filter, matches_type};
+use super::later::LaterChanges;
 use super::lists::Lists;
+use super::negotiation::accept;
 use super::packages::{BitstreamPath, Manifest, Packages};
 use super::plan::{Draft, Line, Plan};
+use super::provenance::Provenance;
+use super::told::Told;
 use crate::fetch::{Fetched, led_to};
 use crate::sync::files::local::Facts;
 use crate::sync::files::patch::{PatchChains, PatchLink};
@@ -37,16 +41,16 @@ fn mirrors(entry: &Entry, document: &Url) -> Vec<String> {
 
 /// Collects entries.
 pub(crate) struct Collector {
-    path_rules: PathRules,
-    filter: Filter,
+    pub(super) path_rules: PathRules,
+    pub(super) filter: Filter,
     prefer: Vec<String>,
-    max: u64,
+    pub(super) max: u64,
     /// The limit of the plan: compressed documents may be much shorter than their content.
     max_bytes: u64,
     list: Url,
-    file_map: FileMap,
-    report: Report,
-    progress: Progress,
+    pub(super) file_map: FileMap,
+    pub(super) report: Report,
+    pub(super) progress: Progress,
     plan: Draft,
     lines: u32,
     bytes: u64,
@@ -58,6 +62,12 @@ pub(crate) struct Collector {
     /// The package whose manifest is being read.
     package: Option<u32>,
     chains: PatchChains,
+    /// Takes the versions that changes tell of, if they are wanted.
+    told: Option<Arc<Told>>,
+    /// For a copy of the past: what changed after it.
+    pub(super) later: Option<LaterChanges>,
+    /// When the list that is being read is from, if it says so.
+    pub(super) list_at: Option<DateTime>,
 }
 
 /// What a manifest lists.
@@ -92,6 +102,8 @@ pub(crate) struct Collected {
     pub(crate) has_unplaced_changes: bool,
     /// Whether the filter excludes resources by what they became: nothing shows whether it excluded them before.
     pub(crate) has_excluded_changes: bool,
+    /// For a copy of the past: what changed after it.
+    pub(crate) later: Option<LaterChanges>,
 }
 
 impl Collector {
@@ -122,7 +134,21 @@ impl Collector {
             packages: Packages::default(),
             package: None,
             chains: PatchChains::default(),
+            told: None,
+            later: None,
+            list_at: None,
         }
+    }
+
+    /// Hands the versions that changes tell of to `told`.
+    pub(crate) fn telling(self, told: Option<Arc<Told>>) -> Self {
+        Self { told, ..self }
+    }
+
+    /// For a copy of the past: the plan becomes that of this moment (MEM-060). Lists that are later are read after the changes.
+    pub(crate) fn of_the_past(lists: &Lists<'_>, scratch: File, moment: DateTime) -> Self {
+        // What is said of alternate representations is not said of their versions.
+        Self { later: Some(LaterChanges::of(moment)), prefer: Vec::new(), ..Self::new(lists, scratch) }
     }
 
     /// After the last document.
@@ -136,6 +162,7 @@ impl Collector {
             names_versions,
             has_unplaced_changes,
             has_excluded_changes,
+            later,
             ..
         } = self;
         report.resources = report.failed + file_map.wanted();
@@ -148,6 +175,7 @@ impl Collector {
             names_versions,
             has_unplaced_changes,
             has_excluded_changes,
+            later,
         })
     }
 
@@ -162,6 +190,7 @@ impl Collector {
         if document.is_index && !may_be_index {
             return Err(SyncError::NestedIndex { url });
         }
+        self.list_at = document.at;
         for entry in entries.by_ref() {
             let entry = entry.map_err(|error| unreadable(&url, error))?;
             let resolved = url.join(entry.loc.trim());
@@ -185,6 +214,7 @@ impl Collector {
         }
         let mut end = ManifestEnd { until: manifest.metadata().until, latest: None };
         self.package = Some(number);
+        self.list_at = manifest.metadata().at;
         while let Some(entry) = manifest.next_entry()? {
             let resolved = url.join(entry.loc.trim());
             let ManifestKind::Changes(since) = of else {
@@ -220,6 +250,9 @@ impl Collector {
     }
 
     pub(crate) fn take(&mut self, entry: Entry, url: Result<Url, url::ParseError>) -> Result<(), SyncError> {
+        if let Some(change) = self.changed_later(&entry, &url) {
+            return self.take_older(entry, url, change);
+        }
         let number = self.number(self.filter.admits(&entry))?;
         let facts = Facts::of(&entry);
         self.names_versions &= facts.algorithm().is_some() || facts.modified.is_some();
@@ -242,6 +275,9 @@ impl Collector {
         entry: Entry,
         url: Result<Url, url::ParseError>,
     ) -> Result<(), SyncError> {
+        if let Some(at) = self.time_after_the_moment(&entry) {
+            return self.later_change(&entry, url, at);
+        }
         let change = entry.change();
         let is_deleted = change == Some(Change::Deleted);
         let has_wanted_uri = self.filter.has_a_wanted_uri(&entry.loc);
@@ -253,8 +289,11 @@ impl Collector {
         match (placed, url) {
             (Ok(()), Ok(url)) if number != UNWANTED => {
                 let patches = self.chains.next(&url, &entry, self.package);
-                if let Some(package) = self.package.filter(|_| !patches.is_empty()) {
-                    self.packages.has_patches(package);
+                if let Some(told) = &self.told {
+                    told.take(&entry, &url, self.package)?;
+                }
+                if let Some(package) = self.package.filter(|_| !patches.is_empty() || self.told.is_some()) {
+                    self.packages.keep(package);
                 }
                 self.write(entry, url, patches, is_deleted)?;
             }
@@ -286,28 +325,31 @@ impl Collector {
         Ok(None)
     }
 
-    fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
+    pub(super) fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
         if u64::from(self.lines) + self.report.failed >= self.max {
             return Err(SyncError::TooManyResources { max: self.max });
         }
         Ok(if is_wanted { self.lines } else { UNWANTED })
     }
 
-    fn write(
+    pub(super) fn write(
         &mut self,
         entry: Entry,
         url: Url,
         patches: Vec<PatchLink>,
         is_deleted: bool,
     ) -> Result<(), SyncError> {
-        let bare = Line { is_deleted, ..Line::default() };
+        let bare = Line { is_deleted, provenance: Provenance::of(&entry, &url), ..Line::default() };
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {
             let path = entry.metadata.as_ref().and_then(|metadata| metadata.path.clone());
             let packed = self.package.zip(path).map(|(package, path)| BitstreamPath { package, path });
             let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
-            Line { facts: Facts::of(&entry), mirrors, via, packed, patches, ..bare }
+            let facts = Facts::of(&entry);
+            let accept = accept(&entry, &facts, &self.prefer);
+            let line = Line { facts, mirrors, accept, via, packed, patches, ..bare };
+            self.with_version(line, &entry, &url)
         };
         self.bytes = self.bytes.saturating_add(line.facts.length.unwrap_or(0));
         self.push(&Line { loc: entry.loc, url: url.into(), ..line })
@@ -324,7 +366,7 @@ impl Collector {
         })
     }
 
-    fn push(&mut self, line: &Line) -> Result<(), SyncError> {
+    pub(super) fn push(&mut self, line: &Line) -> Result<(), SyncError> {
         self.plan.push(line)?;
         self.lines += 1;
         if self.plan.bytes() > self.max_bytes {

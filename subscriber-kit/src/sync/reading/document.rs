@@ -36,12 +36,15 @@ pub(crate) enum Expected {
     ResourceDump,
     /// A Change List, a Change Dump, or an archive of them.
     Changes,
+    /// An archive of Resource Lists or Resource Dumps.
+    ResourceArchive,
 }
 
 impl Expected {
     fn includes(self, found: Option<&Capability>) -> bool {
         use Capability::{
-            ChangeDump, ChangeDumpArchive, ChangeList, ChangeListArchive, ResourceDump, ResourceList,
+            ChangeDump, ChangeDumpArchive, ChangeList, ChangeListArchive, ResourceDump, ResourceDumpArchive,
+            ResourceList, ResourceListArchive,
         };
         match self {
             Self::Resources => matches!(found, None | Some(ResourceList | ResourceDump)),
@@ -49,6 +52,7 @@ impl Expected {
             Self::Changes => {
                 matches!(found, Some(ChangeList | ChangeDump | ChangeListArchive | ChangeDumpArchive))
             }
+            Self::ResourceArchive => matches!(found, Some(ResourceListArchive | ResourceDumpArchive)),
         }
     }
 
@@ -57,6 +61,7 @@ impl Expected {
             Self::Resources => "Resource List",
             Self::ResourceDump => "Resource Dump",
             Self::Changes => "Change List or Change Dump",
+            Self::ResourceArchive => "Resource List Archive",
         }
     }
 }
@@ -74,6 +79,9 @@ pub(crate) struct Document {
     pub(crate) index: Option<Url>,
     /// The archive of older documents.
     pub(crate) archives: Option<Url>,
+    /// In a chain of alpha Change Sets, the one that is written now, and the one before this (MEM-001).
+    pub(crate) current: Option<Url>,
+    pub(crate) prev: Option<Url>,
     /// The lists of an index or archive.
     pub(crate) parts: Vec<Part>,
     /// The packages of a dump.
@@ -134,6 +142,7 @@ impl Document {
 
     fn of(url: &Url, header: &Header) -> Self {
         let link = |relation| header.link(&relation).and_then(|link| led_to(url, &link.href));
+        let in_chain = |relation| header.change_set(relation).and_then(|link| led_to(url, &link.href));
         let metadata = &header.metadata;
         Self {
             url: url.clone(),
@@ -145,6 +154,8 @@ impl Document {
             until: metadata.until,
             index: link(Relation::Index),
             archives: link(Relation::Archives),
+            current: in_chain("current"),
+            prev: in_chain("prev"),
             parts: Vec::new(),
             packages: Vec::new(),
         }
@@ -155,8 +166,18 @@ impl Document {
         matches!(self.capability, Some(Capability::ResourceDump | Capability::ChangeDump))
     }
 
+    /// Whether it is an alpha Change Set of a chain: what it does not list may be in the sets before it (MEM-004).
+    pub(crate) fn is_chained(&self) -> bool {
+        let is_set = !self.is_index && self.capability == Some(Capability::ChangeList);
+        is_set && (self.current.is_some() || self.prev.is_some())
+    }
+
     fn is_archive(&self) -> bool {
-        matches!(self.capability, Some(Capability::ChangeListArchive | Capability::ChangeDumpArchive))
+        use Capability::{ChangeDumpArchive, ChangeListArchive, ResourceDumpArchive, ResourceListArchive};
+        matches!(
+            self.capability,
+            Some(ChangeListArchive | ChangeDumpArchive | ResourceListArchive | ResourceDumpArchive)
+        )
     }
 
     /// The URLs that it names and that are kept in memory.

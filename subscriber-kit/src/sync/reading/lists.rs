@@ -44,7 +44,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.parts.store(0, Ordering::Relaxed);
     }
@@ -84,6 +84,7 @@ impl<'s> Lists<'s> {
             mirrors: &[],
             via: None,
             facts,
+            accept: None,
             unless: None,
             bytes: &self.bytes,
         }

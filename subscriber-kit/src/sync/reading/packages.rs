@@ -48,7 +48,7 @@ struct Slot {
     /// Closed, since there may be more packages than a process can have open.
     file: Option<TempPath>,
     is_unusable: bool,
-    has_patches: bool,
+    is_kept: bool,
 }
 
 impl Packages {
@@ -56,21 +56,21 @@ impl Packages {
     pub(crate) fn add(&mut self, listed: &ListedPackage, file: Option<TempPath>) -> u32 {
         let (url, facts) = (listed.url.clone(), listed.facts.clone());
         let is_unusable = listed.other_format.is_some();
-        self.slots.push(Slot { url, facts, file, is_unusable, has_patches: false });
+        self.slots.push(Slot { url, facts, file, is_unusable, is_kept: false });
         u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// It contains patches, which are needed after the bitstreams.
-    pub(crate) fn has_patches(&mut self, number: u32) {
+    /// It has patches or versions, which are needed after the bitstreams of the copy.
+    pub(crate) fn keep(&mut self, number: u32) {
         if let Some(slot) = self.slot(number) {
-            slot.has_patches = true;
+            slot.is_kept = true;
         }
     }
 
-    /// Removes the packages before this one, except those with patches: their bitstreams are no longer needed.
+    /// Removes the packages before this one, except those that are kept: their bitstreams are no longer needed.
     pub(crate) fn pass_to(&mut self, number: u32) {
         let number = usize::try_from(number).unwrap_or(usize::MAX).min(self.slots.len());
-        for slot in self.slots.iter_mut().take(number).skip(self.passed).filter(|slot| !slot.has_patches) {
+        for slot in self.slots.iter_mut().take(number).skip(self.passed).filter(|slot| !slot.is_kept) {
             slot.file = None;
         }
         self.passed = number.max(self.passed);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_goes_when_its_bitstreams_were_asked_for_unless_patches_lie_in_it() {
+    fn a_package_goes_when_its_bitstreams_were_asked_for_unless_more_is_needed_of_it() {
         let files: Vec<TempPath> = (0..4).map(|_| NamedTempFile::new().unwrap().into_temp_path()).collect();
         let paths: Vec<_> = files.iter().map(|file| file.to_path_buf()).collect();
         let mut packages = Packages::default();
@@ -388,7 +388,7 @@ mod tests {
             packages.add(&listed(), Some(file));
         }
         let there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
-        packages.has_patches(1);
+        packages.keep(1);
         packages.pass_to(0);
         assert_eq!(there(), [true; 4]);
         packages.pass_to(3);

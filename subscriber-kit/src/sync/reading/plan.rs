@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
 use std::path::PathBuf;
 
+use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -11,8 +12,11 @@ use url::Url;
 
 use super::packages::BitstreamPath;
 use super::path::relative_path;
+use super::provenance::Provenance;
+use crate::memento::VersionLinks;
 use crate::sync::files::local::Facts;
 use crate::sync::files::patch::PatchLink;
+use crate::text;
 
 /// How many lines are handed over at once, since each time wakes a thread.
 const AT_ONCE: usize = 32;
@@ -44,6 +48,9 @@ pub(crate) struct Line {
     /// The URL of the preferred representation, if that is not `url` (RS-172).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alternate: Option<String>,
+    /// Which representation `url` is asked for, as the `Accept` header says it (RS-172).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) accept: Option<String>,
     /// The original (RS-180).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) via: Option<String>,
@@ -53,6 +60,15 @@ pub(crate) struct Line {
     /// Patches from older versions, oldest first (RS-174).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) patches: Vec<PatchLink>,
+    /// What a Source that publishes the copy on says of it (RS-180, RS-183).
+    #[serde(default, skip_serializing_if = "Provenance::is_empty")]
+    pub(crate) provenance: Provenance,
+    /// Where its versions are, for a copy of the past.
+    #[serde(default, skip_serializing_if = "VersionLinks::is_empty")]
+    pub(crate) versions: VersionLinks,
+    /// Since when it was in this state, for a copy of the past.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::option")]
+    pub(crate) since: Option<DateTime>,
     /// Whether it was deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,

@@ -74,7 +74,7 @@ impl Lists<'_> {
             if last_seen.as_ref().is_some_and(|last_seen| last_seen.digest == root.digest) {
                 return Ok(None);
             }
-            let snapshot = self.read_once(root).await?;
+            let snapshot = Box::pin(self.read_once(root)).await?;
             tries -= 1;
             match &snapshot.consistency {
                 Consistency::Mixed(why) if tries > 0 => {
@@ -94,7 +94,7 @@ impl Lists<'_> {
     }
 
     async fn read_once(&self, root: Fetched) -> Result<Snapshot, SyncError> {
-        let mut listing = self.listing(root).await?;
+        let mut listing = self.listing(self.collector()?, root).await?;
         let begin = listing.at.filter(|_| listing.consistency == Consistency::Consistent).map(Point::at);
         let Some(begin) = &begin else { return listing.end(None).await };
         let Some(root) = self.changes else {
@@ -115,7 +115,7 @@ impl Lists<'_> {
             Err(error) if error.is_about_a_document() => {
                 // Some of the changes may be in the plan, so the list is read again without them.
                 self.counted.reset();
-                listing = self.listing(self.fetch_anew(self.list).await?).await?;
+                listing = self.listing(self.collector()?, self.fetch_anew(self.list).await?).await?;
                 format!("the changes since the list are unknown: {error}")
             }
             Err(error) => return Err(error),
@@ -124,10 +124,13 @@ impl Lists<'_> {
         listing.end(None).await
     }
 
+    fn collector(&self) -> Result<Collector, SyncError> {
+        Ok(Collector::new(self, self.staging.scratch()?))
+    }
+
     /// Reads what is listed, without the changes since.
-    async fn listing(&self, root: Fetched) -> Result<Listing, SyncError> {
+    pub(crate) async fn listing(&self, collector: Collector, root: Fetched) -> Result<Listing, SyncError> {
         let (validators, digest) = (root.validators.clone(), root.digest.clone());
-        let collector = Collector::new(self, self.staging.scratch()?);
         let (mut collector, mut index) = blocking(move || collector.read(root, true)).await?;
         self.count_parts(index.urls())?;
         let mut packages = std::mem::take(&mut index.packages);
@@ -191,9 +194,9 @@ impl Lists<'_> {
 }
 
 /// The lists, without the changes since then.
-struct Listing {
-    collector: Collector,
-    consistency: Consistency,
+pub(crate) struct Listing {
+    pub(crate) collector: Collector,
+    pub(crate) consistency: Consistency,
     at: Option<DateTime>,
     continuity: Continuity,
     validators: Validators,
@@ -271,6 +274,8 @@ mod tests {
                 until: None,
                 index: None,
                 archives: None,
+                current: None,
+                prev: None,
                 parts: Vec::new(),
                 packages: Vec::new(),
             };

@@ -1,15 +1,19 @@
-//! The set that a directory is a copy of. No run makes it a copy of another set, unless that is asked for.
+//! The set that a directory is a copy of, and of which moment. No run makes it a copy of another set, unless that is asked for, and
+//! none a copy of another moment.
 
 use std::io;
 use std::path::Path;
 
+use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::earlier_files::has_other_state;
 use super::{if_there, state_file, unusable};
 use crate::discover::is_same_document;
 use crate::sync::files::folder::CopyFolder;
 use crate::sync::{Offer, SyncError, SyncOptions};
+use crate::text;
 
 const FILE_NAME: &str = "source.json";
 const FORMAT: u32 = 1;
@@ -20,23 +24,44 @@ const FORMAT: u32 = 1;
 pub(crate) struct CopiedSource {
     format: u32,
     documents: Vec<Url>,
+    /// The moment that it is a copy of; `None` for one that follows the Source (MEM-063).
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "text::option")]
+    at: Option<DateTime>,
 }
 
 impl CopiedSource {
     pub(crate) fn of(offer: &Offer) -> Self {
         let documents = [&offer.capability_list, &offer.resource_list, &offer.resource_dump];
-        Self { format: FORMAT, documents: documents.into_iter().flatten().cloned().collect() }
+        Self { format: FORMAT, documents: documents.into_iter().flatten().cloned().collect(), at: None }
     }
 
-    /// An error if the directory is a copy of another set.
+    /// Of this moment.
+    pub(crate) fn at(self, at: Option<DateTime>) -> Self {
+        Self { at, ..self }
+    }
+
+    /// An error if the directory is a copy of another set or moment.
     ///
     /// # Errors
-    /// [`SyncError::OtherSource`], and what the file system says.
+    /// [`SyncError::OtherSource`] and [`SyncError::OtherMoment`], and what the file system says.
     pub(crate) fn allow(&self, directory: &Path, options: &SyncOptions) -> Result<(), SyncError> {
+        let known = match load(&state_file(directory, FILE_NAME)) {
+            // Another one takes its place.
+            Err(_) if options.switch_source && self.at.is_none() => return Ok(()),
+            known => known?,
+        };
+        // A copy from before there was this record follows its Source.
+        let is_copy = known.is_some() || (self.at.is_some() && has_other_state(directory));
+        let of_when = known.as_ref().and_then(|known| known.at);
+        if is_copy && of_when != self.at {
+            let text = |at: Option<DateTime>| at.map(|at| at.to_string());
+            let (known, wanted) = (text(of_when), text(self.at));
+            return Err(SyncError::OtherMoment { directory: directory.to_owned(), known, wanted });
+        }
         if options.switch_source {
             return Ok(());
         }
-        match load(&state_file(directory, FILE_NAME))? {
+        match known {
             Some(known) if !known.is(self) => Err(SyncError::OtherSource {
                 directory: directory.to_owned(),
                 known: known.name(),
@@ -124,6 +149,33 @@ mod tests {
         assert!(!refuses(&offer(capabilities, ""), false));
         CopiedSource::of(&offer(other, "")).save(&folder).unwrap();
         assert!(refuses(&offer(capabilities, list), false));
+    }
+
+    #[test]
+    fn mem063_a_directory_belongs_to_its_moment_and_every_other_run_refuses_it() {
+        let copy = tempfile::tempdir().unwrap();
+        let target = Target::open(copy.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let folder = CopyFolder::open(&target).unwrap();
+        let moment = |day| format!("2026-03-0{day}").parse::<DateTime>().unwrap();
+        let source = |at| CopiedSource::of(&offer("http://a.example/cl.xml", "")).at(at);
+        let is_refused = |at, switch_source| {
+            let options = SyncOptions { switch_source, ..SyncOptions::default() };
+            matches!(source(at).allow(copy.path(), &options), Err(SyncError::OtherMoment { .. }))
+        };
+        assert!(!is_refused(None, false) && !is_refused(Some(moment(1)), false), "nothing is recorded yet");
+        source(Some(moment(1))).save(&folder).unwrap();
+        assert!(!is_refused(Some(moment(1)), false));
+        for other in [Some(moment(2)), None] {
+            assert!(is_refused(other, false) && is_refused(other, true), "{other:?}");
+        }
+        let text = std::fs::read_to_string(folder.file(FILE_NAME)).unwrap();
+        assert!(text.contains(r#""at":"2026-03-01T00:00:00Z""#), "{text}");
+
+        std::fs::remove_file(folder.file(FILE_NAME)).unwrap();
+        std::fs::write(state_file(copy.path(), "point.json"), "{}").unwrap();
+        assert!(is_refused(Some(moment(1)), false), "a copy from before there was this record");
+        source(None).save(&folder).unwrap();
+        assert!(is_refused(Some(moment(1)), true) && !is_refused(None, false));
     }
 
     #[test]

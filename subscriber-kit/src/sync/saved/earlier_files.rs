@@ -137,7 +137,7 @@ pub(crate) fn is_copy(directory: &Path) -> bool {
 }
 
 /// A copy from before there was this record.
-fn has_other_state(directory: &Path) -> bool {
+pub(super) fn has_other_state(directory: &Path) -> bool {
     [cache::FILE_NAME, copy_state::FILE_NAME].iter().any(|name| state_file(directory, name).exists())
 }
 

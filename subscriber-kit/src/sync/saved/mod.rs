@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod copied_source;
 pub(crate) mod copy_state;
 pub(crate) mod earlier_files;
+pub(crate) mod origins;
 
 use std::fmt::Display;
 use std::io;

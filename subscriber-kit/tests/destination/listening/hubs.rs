@@ -24,13 +24,17 @@ async fn w009_asked_to_it_unsubscribes_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_set_without_a_channel_is_named() {
+async fn a_set_without_a_channel_is_named_with_a_line_for_cron() {
     let source = Source::start().await;
     source.announce(None);
     publish(&source, &[]);
     let directory = tempfile::tempdir().unwrap();
-    let result = listen(options(&source, directory.path()), |_| {}, std::future::pending()).await;
-    assert!(matches!(result, Err(ListenError::NoChannel { .. })));
+    let into = directory.path().join("50% off");
+    let result = listen(options(&source, &into), |_| {}, std::future::pending()).await;
+    let Err(ListenError::NoChannel { cron, .. }) = result else { panic!("{result:?}") };
+    let copy = directory.path().display();
+    let command = format!("resync-destination sync {} '{copy}/50\\% off'", source.url("/"));
+    assert_eq!(cron, format!("*/10 * * * * {command} --incremental --delete --quiet"));
 }
 
 #[tokio::test]

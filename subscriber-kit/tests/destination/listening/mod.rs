@@ -6,6 +6,7 @@ mod change_notifications;
 mod hooks;
 mod hubs;
 mod outside_the_table;
+mod versions;
 
 use std::path::Path;
 use std::time::Duration;

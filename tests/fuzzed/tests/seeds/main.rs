@@ -5,7 +5,8 @@ mod hostile_bytes;
 mod seeds;
 
 use resync_fuzzed::{
-    datetime, digest, document, embedded, feed, form, head, link_header, lint, signature, verification,
+    datetime, digest, document, embedded, feed, form, head, link_header, lint, signature, time_map,
+    verification,
 };
 use seeds::run_over_seeds;
 
@@ -47,6 +48,11 @@ fn any_bytes_as_a_form() {
 #[test]
 fn any_bytes_as_link_headers() {
     run_over_seeds("link_header", link_header::run);
+}
+
+#[test]
+fn any_bytes_as_a_time_map() {
+    run_over_seeds("time_map", time_map::run);
 }
 
 #[test]

@@ -146,11 +146,17 @@ fn every_alert_says_what_has_happened_and_how_urgent_it_is() {
     let rules = read(ALERTS);
     let alerts: Vec<_> = rules.split("- alert: ").skip(1).collect();
     assert!(alerts.len() >= 10);
+    let page = read("docs/operations.md");
     for alert in alerts {
         let name = alert.lines().next().unwrap();
         for part in ["expr: ", "severity: ", "summary: ", "description: "] {
             assert!(alert.contains(part), "{name} has no {part}");
         }
+        let short = name.trim_start_matches("ResyncHub");
+        assert!(
+            page.contains(&format!("`{short}`")),
+            "docs/operations.md does not say what to do about {name}"
+        );
     }
     assert!(rules.contains("websub_past_due_subscriptions{"), "what the hub owes wakes somebody");
     for of_subscribers in ["websub_laggards", "websub_given_up"] {

@@ -201,6 +201,25 @@ fn alpha014_alpha020_to_alpha024_root_links_are_split_and_services_named_by_thei
 }
 
 #[test]
+fn mem001_to_mem003_a_pair_of_links_with_one_target_leads_along_a_chain_and_no_other_link_does() {
+    let link = |rel: &str, href: &str| format!("<xhtml:link rel='{rel}' href='http://example.org/{href}'/>");
+    let set = "http://www.openarchives.org/rs/changeset";
+    let leads = |links: &[(&str, &str)]| {
+        let links: String = links.iter().map(|(rel, href)| link(rel, href)).collect();
+        let read = read(&change_set(&links)).unwrap();
+        ["current", "prev", "next"].map(|relation| {
+            read.document.header.change_set(relation).map(|link| link.href.replace("http://example.org/", ""))
+        })
+    };
+    let some = |href: &str| Some(href.to_owned());
+    let (current, prev, next) = (format!("current {set}"), format!("{set} prev"), format!("next {set}"));
+    let both = [(current.as_str(), "now.xml"), (prev.as_str(), "39.xml")];
+    assert_eq!(leads(&both), [some("now.xml"), some("39.xml"), None]);
+    assert_eq!(leads(&[(next.as_str(), "41.xml")]), [None, None, some("41.xml")], "MEM-002");
+    assert_eq!(leads(&[("prev", "page-1.html"), (set, "now.xml")]), [None, None, None]);
+}
+
+#[test]
 fn alpha013_a_sitemap_index_becomes_an_index_of_resource_lists() {
     let content = format!("{MODIFIED}<sitemap><loc>http://example.org/sitemap1.xml</loc></sitemap>");
     let read = read(&alpha("sitemapindex", &content)).unwrap();

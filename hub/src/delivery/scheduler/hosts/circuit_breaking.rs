@@ -66,9 +66,9 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
-    use crate::delivery::scheduler::host::Permit;
-    use crate::delivery::scheduler::hosts::testing::{answer, hosts, next, permit, waiter};
+    use crate::delivery::scheduler::breaker::HostSignal;
+    use crate::delivery::scheduler::host::Charge;
+    use crate::delivery::scheduler::hosts::testing::{answer, charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
     use crate::delivery::scheduler::wait_queue::LastAttempt;
     use crate::store::{SubscriptionId, TopicId};
@@ -76,12 +76,12 @@ mod tests {
     /// A host whose breaker is open after two failures; four more that have failed wait there.
     fn in_trouble(hosts: &mut Hosts) -> HostId {
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(hosts).is_some());
         }
         for _ in 0..2 {
-            answer(hosts, host, Sign::Trouble, 0);
+            answer(hosts, host, HostSignal::Trouble, 0);
         }
         host
     }
@@ -103,7 +103,7 @@ mod tests {
         end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None, "one probe");
-        answer(&mut hosts, host, Sign::Alive, 0);
+        answer(&mut hosts, host, HostSignal::Alive, 0);
         assert_eq!(next(&mut hosts), Some((host, waiter(4))));
         assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
@@ -117,7 +117,7 @@ mod tests {
             let (_, probe, probing) = hosts.take(OpenLanes::ALL).unwrap();
             assert_eq!(probing, waiter(id));
             assert_eq!(next(&mut hosts), None, "one probe");
-            hosts.release(host, probe);
+            hosts.give_back(host, probe);
         }
     }
 
@@ -127,14 +127,14 @@ mod tests {
         let host = in_trouble(&mut hosts);
         end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
-        answer(&mut hosts, host, Sign::Alive, 0);
-        hosts.wait(host, waiter(11), LastAttempt::Untried);
+        answer(&mut hosts, host, HostSignal::Alive, 0);
+        hosts.enqueue(host, waiter(11), LastAttempt::Untried);
         let (_, unproven) = next(&mut hosts).unwrap();
         assert!([waiter(4), waiter(11)].contains(&unproven), "{unproven:?}");
         assert_eq!(next(&mut hosts), None, "one request, which may yet hang");
-        hosts.wait(host, waiter(12), LastAttempt::Proven);
+        hosts.enqueue(host, waiter(12), LastAttempt::Proven);
         assert_eq!(next(&mut hosts), Some((host, waiter(12))));
-        hosts.wait(host, waiter(13), LastAttempt::Proven);
+        hosts.enqueue(host, waiter(13), LastAttempt::Proven);
         assert_eq!(next(&mut hosts), None, "it begins slowly");
     }
 
@@ -144,17 +144,17 @@ mod tests {
         let host = hosts.join(&"https://a.example".into(), None);
         let of_topic = |topic, id| (TopicId(topic), SubscriptionId(id));
         (1..=4).for_each(|topic| hosts.delivered(host, of_topic(topic, topic)));
-        (11..=16).for_each(|id| hosts.wait(host, of_topic(id, id), LastAttempt::Untried));
+        (11..=16).for_each(|id| hosts.enqueue(host, of_topic(id, id), LastAttempt::Untried));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
-            answer(&mut hosts, host, Sign::Silent, 0);
+            answer(&mut hosts, host, HostSignal::Silent, 0);
         }
         assert!(hosts.is_open(host));
         for id in [13, 14] {
             assert_eq!(next(&mut hosts), Some((host, of_topic(id, id))));
         }
         assert_eq!(next(&mut hosts), None, "half of its permits are for trials");
-        hosts.wait(host, of_topic(1, 1), LastAttempt::Untried);
+        hosts.enqueue(host, of_topic(1, 1), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, of_topic(1, 1))), "the one that was delivered to first");
     }
 
@@ -163,24 +163,24 @@ mod tests {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
         hosts.delivered(host, waiter(9));
-        (1..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         for _ in 0..2 {
             assert!(next(&mut hosts).is_some());
-            answer(&mut hosts, host, Sign::Trouble, 0);
+            answer(&mut hosts, host, HostSignal::Trouble, 0);
         }
         let until = end_pause(&mut hosts);
         assert_eq!(next(&mut hosts), Some((host, waiter(3))), "the probe");
         let later = until + Duration::from_millis(1);
         hosts.wake(later);
-        hosts.wait(host, waiter(9), LastAttempt::Untried);
+        hosts.enqueue(host, waiter(9), LastAttempt::Untried);
         assert_eq!(next(&mut hosts), Some((host, waiter(9))), "one that was delivered to last");
-        hosts.answered(host, permit(later), Sign::Trouble, later);
+        hosts.answered(host, charge(later), HostSignal::Trouble, later);
         assert!(!hosts.is_open(host), "the probe is under way still");
         assert_eq!(next(&mut hosts), None, "and there is no second one");
         hosts.answered(
             host,
-            Permit { lane: Lane::Retry, is_probe: true, ..permit(until) },
-            Sign::Trouble,
+            Charge { lane: Lane::Retry, is_probe: true, ..charge(until) },
+            HostSignal::Trouble,
             later,
         );
         assert!(hosts.is_open(host) && begun < later);

@@ -97,9 +97,9 @@ impl Hosts {
     }
 
     /// Puts a subscription behind those of its topic that wait for its host.
-    pub(super) fn wait(&mut self, id: HostId, waiter: Waiter, last: LastAttempt) {
+    pub(super) fn enqueue(&mut self, id: HostId, waiter: Waiter, last: LastAttempt) {
         let now = self.now;
-        self.host(id).wait(waiter, last, now);
+        self.host(id).enqueue(waiter, last, now);
         self.mark_ready(id);
     }
 
@@ -196,18 +196,18 @@ fn literal(origin: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{hosts, next, permit, waiter};
+    use super::testing::{charge, hosts, next, waiter};
     use super::*;
 
     #[test]
     fn a_host_is_forgotten_with_its_last_subscription_and_its_last_request() {
         let mut hosts = hosts(1);
         let first = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(first, waiter(1), LastAttempt::Untried);
+        hosts.enqueue(first, waiter(1), LastAttempt::Untried);
         next(&mut hosts);
         hosts.leave(first);
         assert_ne!(hosts.join(&"https://b.example".into(), None), first, "a request is still under way");
-        hosts.release(first, permit(hosts.now));
+        hosts.give_back(first, charge(hosts.now));
         assert_eq!(hosts.join(&"https://c.example".into(), None), first, "the number is free again");
         assert_eq!(hosts.count(), 2);
     }
@@ -216,7 +216,7 @@ mod tests {
     fn a_host_counts_for_the_network_where_its_requests_go() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=2).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         assert!(next(&mut hosts).is_some());
         let in_flight = |hosts: &Hosts| {
             [[192, 0, 2, 9], [198, 51, 100, 9]]
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(in_flight(&hosts), [1, 0], "where it has confirmed");
         hosts.reached(host, [198, 51, 100, 1].into());
         assert_eq!(in_flight(&hosts), [0, 1]);
-        hosts.release(host, permit(hosts.now));
+        hosts.give_back(host, charge(hosts.now));
         assert_eq!(in_flight(&hosts), [0, 0]);
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Hosts;
 use crate::delivery::scheduler::breaker::InFlightCounts;
-use crate::delivery::scheduler::host::{Candidates, Host, HostId, Permit};
+use crate::delivery::scheduler::host::{Candidates, Charge, Host, HostId};
 use crate::delivery::scheduler::in_flight::lessen;
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
 use crate::delivery::scheduler::wait_queue::{LastAttempt, Waiter};
@@ -14,7 +14,7 @@ impl Hosts {
     pub(in crate::delivery::scheduler) fn take(
         &mut self,
         lanes: OpenLanes,
-    ) -> Option<(HostId, Permit, Waiter)> {
+    ) -> Option<(HostId, Charge, Waiter)> {
         self.lanes = lanes;
         if lanes.is_scarce() {
             self.note_first_without_permit();
@@ -33,10 +33,10 @@ impl Hosts {
             }
             while let Some(id) = self.next_ready(lane, spare) {
                 self.host(id).in_ready[index] = false;
-                if let Some((waiter, permit)) = self.pop(id, lane) {
+                if let Some((waiter, charge)) = self.pop(id, lane) {
                     self.turn = (index + 1) % Lane::ALL.len();
-                    self.begin(id, permit);
-                    return Some((id, permit, waiter));
+                    self.begin(id, charge);
+                    return Some((id, charge, waiter));
                 }
                 // It may have become slow, or quick again, since it came here.
                 self.mark_ready(id);
@@ -46,11 +46,11 @@ impl Hosts {
         None
     }
 
-    /// Gives a permit back that was taken for nothing.
-    pub(in crate::delivery::scheduler) fn release(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, is_proven, begun, .. } = permit;
-        let unproven = u32::from(!is_proven);
-        let has_hung = self.in_flight.end(id, is_proven, begun);
+    /// Gives back what was taken for nothing.
+    pub(in crate::delivery::scheduler) fn give_back(&mut self, id: HostId, charge: Charge) {
+        let Charge { lane, counted_as_proven, begun, .. } = charge;
+        let unproven = u32::from(!counted_as_proven);
+        let has_hung = self.in_flight.end(id, counted_as_proven, begun);
         let host = self.host(id);
         lessen(&mut host.in_flight, 1);
         lessen(&mut host.unproven, unproven);
@@ -61,7 +61,7 @@ impl Hosts {
             lessen(&mut host.unproven_hanging, unproven);
         }
         if host.in_trouble {
-            self.breakers.returned(id, permit.probe());
+            self.breakers.returned(id, charge.probe());
         }
         self.mark_ready(id);
         self.forget_if_unused(id);
@@ -94,18 +94,18 @@ impl Hosts {
     }
 
     /// A request to this host begins.
-    fn begin(&mut self, id: HostId, permit: Permit) {
-        let Permit { lane, is_proven, begun, .. } = permit;
+    fn begin(&mut self, id: HostId, charge: Charge) {
+        let Charge { lane, counted_as_proven, begun, .. } = charge;
         let host = self.host(id);
         host.in_flight += 1;
-        host.unproven += u32::from(!is_proven);
+        host.unproven += u32::from(!counted_as_proven);
         host.in_lanes[lane as usize] += 1;
         self.worker.networks.begin(lane, &self.states[id.index()].network, begun);
-        self.in_flight.begin(id, is_proven, begun);
+        self.in_flight.begin(id, counted_as_proven, begun);
         self.mark_ready(id);
         let host = &self.states[id.index()];
         if lane != Lane::First && host.in_ready[lane as usize] {
-            self.worker.networks.wait_on(lane, &host.network, begun);
+            self.worker.networks.prolong_starving(lane, &host.network, begun);
         }
     }
 
@@ -124,19 +124,19 @@ impl Hosts {
     }
 
     /// The next one in this lane, and what its request takes.
-    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, Permit)> {
+    fn pop(&mut self, id: HostId, lane: Lane) -> Option<(Waiter, Charge)> {
         let candidates = self.candidates(id)?;
         let host = &mut self.states[id.index()];
         let is_slow = host.is_slow(self.bound);
         let (waiter, chosen, last) = host.choose(candidates, lane, is_slow)?;
-        let permit = Permit {
+        let charge = Charge {
             lane,
-            is_proven: last == LastAttempt::Proven,
+            counted_as_proven: last == LastAttempt::Proven,
             takes_long: host.response_time.takes_long(),
             is_probe: host.in_trouble && self.breakers.sent(id, chosen, self.now),
             begun: self.now,
         };
-        Some((waiter, permit))
+        Some((waiter, charge))
     }
 
     /// Which subscriptions may be sent something at this host now, if any.
@@ -177,7 +177,7 @@ impl Hosts {
                 *is_in_ready = true;
                 self.ready[lane as usize].push(id);
                 if lane != Lane::First && !self.lanes.has(lane) {
-                    self.worker.networks.wait(lane, &host.network, self.now);
+                    self.worker.networks.note_starving(lane, &host.network, self.now);
                 }
             }
         }
@@ -189,8 +189,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
-    use crate::delivery::scheduler::hosts::testing::{hosts, next, permit, waiter};
+    use crate::delivery::scheduler::breaker::HostSignal;
+    use crate::delivery::scheduler::hosts::testing::{charge, hosts, next, waiter};
     use crate::delivery::scheduler::slowness::SLOW;
     use crate::store::{SubscriptionId, TopicId};
 
@@ -198,11 +198,11 @@ mod tests {
     fn a_host_serves_no_more_than_its_limit_and_the_rest_in_order() {
         let mut hosts = hosts(2);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=4).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         assert_eq!(next(&mut hosts), Some((host, waiter(1))));
         assert_eq!(next(&mut hosts), Some((host, waiter(2))));
         assert_eq!(next(&mut hosts), None);
-        hosts.release(host, permit(hosts.now));
+        hosts.give_back(host, charge(hosts.now));
         assert_eq!(next(&mut hosts), Some((host, waiter(3))));
         assert_eq!(next(&mut hosts), None);
     }
@@ -214,9 +214,9 @@ mod tests {
             hosts.join(&"https://slow.example".into(), None),
             hosts.join(&"https://quick.example".into(), None),
         );
-        hosts.wait(slow, waiter(1), LastAttempt::Untried);
-        hosts.wait(slow, waiter(2), LastAttempt::Untried);
-        hosts.wait(quick, waiter(3), LastAttempt::Untried);
+        hosts.enqueue(slow, waiter(1), LastAttempt::Untried);
+        hosts.enqueue(slow, waiter(2), LastAttempt::Untried);
+        hosts.enqueue(quick, waiter(3), LastAttempt::Untried);
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(1)));
         assert_eq!(next(&mut hosts).map(|(_, waiter)| waiter), Some(waiter(3)));
         assert_eq!(next(&mut hosts), None);
@@ -226,9 +226,9 @@ mod tests {
     fn who_never_succeeded_and_hangs_keeps_nobody_out_who_did_and_no_host_gets_more_than_twice_its_limit() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=9).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=9).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         (0..4).for_each(|_| assert!(next(&mut hosts).is_some()));
-        (11..=19).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Proven));
+        (11..=19).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Proven));
         assert_eq!(next(&mut hosts), None, "they may answer at any moment");
         hosts.wake(begun + SLOW + Duration::from_millis(1));
         for id in 11..=14 {
@@ -237,10 +237,10 @@ mod tests {
         assert_eq!(next(&mut hosts), None, "four for those who answered lately, and four that hang");
         hosts.wake(hosts.now + SLOW + Duration::from_millis(1));
         assert_eq!(next(&mut hosts), None, "nor more when these hang too");
-        hosts.release(host, permit(begun));
+        hosts.give_back(host, charge(begun));
         assert_eq!(next(&mut hosts), None, "they have all that is theirs");
-        let proven = Permit { is_proven: true, ..permit(begun + SLOW + Duration::from_millis(1)) };
-        hosts.answered(host, proven, Sign::Alive, hosts.now);
+        let proven = Charge { counted_as_proven: true, ..charge(begun + SLOW + Duration::from_millis(1)) };
+        hosts.answered(host, proven, HostSignal::Alive, hosts.now);
         assert_eq!(next(&mut hosts), Some((host, waiter(15))));
     }
 
@@ -255,15 +255,15 @@ mod tests {
             _ => LastAttempt::Untried,
         };
         for topic in 1..=6 {
-            hosts.wait(host, of_topic(topic), last(topic));
+            hosts.enqueue(host, of_topic(topic), last(topic));
         }
         let mut served = [0; 7];
         for _ in 0..60 {
-            let (_, permit, waiter) = hosts.take(OpenLanes::ALL).unwrap();
+            let (_, charge, waiter) = hosts.take(OpenLanes::ALL).unwrap();
             served[usize::try_from(waiter.0.0).unwrap()] += 1;
             hosts.delivered(host, waiter);
-            hosts.answered(host, permit, Sign::Alive, permit.begun + Duration::from_secs(4));
-            hosts.wait(host, waiter, last(waiter.0.0));
+            hosts.answered(host, charge, HostSignal::Alive, charge.begun + Duration::from_secs(4));
+            hosts.enqueue(host, waiter, last(waiter.0.0));
         }
         assert!(served[1..].iter().all(|times| *times >= 4), "{served:?}");
     }
@@ -272,8 +272,8 @@ mod tests {
     fn lanes_take_turns_and_a_full_one_holds_up_no_other() {
         let mut hosts = hosts(8);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
-        (4..=6).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Failed));
+        (1..=3).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
+        (4..=6).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Failed));
         let order: Vec<_> = (0..4).filter_map(|_| next(&mut hosts)).map(|(_, (_, id))| id.0).collect();
         assert_eq!(order, [1, 4, 2, 5]);
         let only_first = OpenLanes::new(|lane| lane == Lane::First);

@@ -3,26 +3,26 @@
 use std::time::{Duration, Instant};
 
 use super::Hosts;
-use crate::delivery::scheduler::breaker::Sign;
-use crate::delivery::scheduler::host::{HostId, Permit};
+use crate::delivery::scheduler::breaker::HostSignal;
+use crate::delivery::scheduler::host::{Charge, HostId};
 use crate::delivery::scheduler::in_flight::Begun;
 use crate::delivery::scheduler::slowness::SLOW;
 
 impl Hosts {
-    /// Gives a permit back after a request that ended so.
+    /// Gives back what a request took that ended so.
     pub(in crate::delivery::scheduler) fn answered(
         &mut self,
         id: HostId,
-        permit: Permit,
-        sign: Sign,
+        charge: Charge,
+        signal: HostSignal,
         now: Instant,
     ) {
-        if sign != Sign::None {
+        if signal != HostSignal::None {
             // One quick answer among slow ones makes no quick host: as many in a row as may be under way at once do.
             let row = u32::try_from(self.limit).unwrap_or(u32::MAX);
-            let took = now.saturating_duration_since(permit.begun);
+            let took = now.saturating_duration_since(charge.begun);
             // Nobody can be as quick as a refused connection.
-            if sign == Sign::Alive {
+            if signal == HostSignal::Alive {
                 self.worker.peers.answered(took);
             }
             let bound = self.worker.peers.bound();
@@ -30,9 +30,9 @@ impl Hosts {
             let host = self.host(id);
             host.response_time.answered(took, bound);
             host.quick_owed = if took > SLOW { row } else { host.quick_owed.saturating_sub(1) };
-            self.record(id, sign, permit.probe(), now);
+            self.record(id, signal, charge.probe(), now);
         }
-        self.release(id, permit);
+        self.give_back(id, charge);
     }
 
     /// Lets breakers whose pause is over have a probe, and finds hosts that let requests hang.
@@ -45,15 +45,15 @@ impl Hosts {
         }
     }
 
-    fn record(&mut self, id: HostId, sign: Sign, probe: Option<Instant>, now: Instant) {
+    fn record(&mut self, id: HostId, signal: HostSignal, probe: Option<Instant>, now: Instant) {
         let host = &mut self.states[id.index()];
-        if sign == Sign::Alive {
+        if signal == HostSignal::Alive {
             host.answers = host.answers.wrapping_add(1);
             if !host.in_trouble {
                 return;
             }
         }
-        host.in_trouble = self.breakers.record(id, &host.origin, sign, probe, now);
+        host.in_trouble = self.breakers.record(id, &host.origin, signal, probe, now);
     }
 
     /// A host that lets requests hang is a slow one long before they end: until then it would take permits from the others.
@@ -72,7 +72,7 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::scheduler::hosts::testing::{answer, hosts, next, permit, waiter};
+    use crate::delivery::scheduler::hosts::testing::{answer, charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
     use crate::delivery::scheduler::wait_queue::LastAttempt;
 
@@ -80,10 +80,10 @@ mod tests {
     fn a_refused_connection_makes_nobody_slow() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        hosts.wait(host, waiter(1), LastAttempt::Untried);
+        hosts.enqueue(host, waiter(1), LastAttempt::Untried);
         assert!(next(&mut hosts).is_some());
         let bound = hosts.worker.peers.bound();
-        answer(&mut hosts, host, Sign::Silent, 0);
+        answer(&mut hosts, host, HostSignal::Silent, 0);
         assert_eq!(hosts.worker.peers.bound(), bound);
     }
 
@@ -91,13 +91,13 @@ mod tests {
     fn a_slow_host_has_a_lane_of_its_own_until_it_is_quick_again() {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=3).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=3).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
-        answer(&mut hosts, host, Sign::Alive, 4);
+        answer(&mut hosts, host, HostSignal::Alive, 4);
         assert_eq!(hosts.take(quick), None);
         assert!(hosts.take(OpenLanes::ALL).is_some());
-        answer(&mut hosts, host, Sign::Alive, 1);
+        answer(&mut hosts, host, HostSignal::Alive, 1);
         assert!(hosts.take(quick).is_some());
     }
 
@@ -106,13 +106,13 @@ mod tests {
     fn a_host_that_answers_quickly_now_and_then_stays_a_slow_one() {
         let mut hosts = hosts(4);
         let host = hosts.join(&"https://a.example".into(), None);
-        (1..=20).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=20).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         for _ in 0..4 {
             assert!(hosts.take(quick).is_some());
         }
         let mut answered = |seconds| {
-            answer(&mut hosts, host, Sign::Alive, seconds);
+            answer(&mut hosts, host, HostSignal::Alive, seconds);
             let is_quick = hosts.take(quick).is_some();
             is_quick || hosts.take(OpenLanes::ALL).is_none()
         };
@@ -124,7 +124,7 @@ mod tests {
     fn a_host_that_lets_a_request_hang_is_a_slow_one_until_that_ends() {
         let mut hosts = hosts(4);
         let (host, begun) = (hosts.join(&"https://a.example".into(), None), hosts.now);
-        (1..=4).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=4).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert!(hosts.take(quick).is_some());
         hosts.wake(begun + SLOW);
@@ -132,11 +132,11 @@ mod tests {
         let later = begun + SLOW + Duration::from_millis(1);
         hosts.wake(later);
         assert_eq!(hosts.take(quick), None);
-        hosts.answered(host, permit(begun + SLOW), Sign::Alive, later);
+        hosts.answered(host, charge(begun + SLOW), HostSignal::Alive, later);
         assert_eq!(hosts.take(quick), None, "the first one hangs still");
         assert!(hosts.take(OpenLanes::ALL).is_some());
         // It ends for want of something on this side, which says nothing about the host.
-        hosts.answered(host, permit(begun), Sign::None, later);
+        hosts.answered(host, charge(begun), HostSignal::None, later);
         assert!(hosts.take(quick).is_some());
     }
 }

@@ -35,11 +35,11 @@ impl Hosts {
         first.into_iter().flatten().for_each(|id| self.note_no_permit(id));
     }
 
-    /// The same of this host, if it is not to blame itself.
+    /// Permits are scarce, and this host finds none: notes that, unless the host itself is to blame.
     pub(in crate::delivery::scheduler) fn note_no_permit(&mut self, id: HostId) {
         let (host, WorkerState { networks, peers }) = (&self.states[id.index()], &self.worker);
         if !host.is_slow(Some(peers.bound())) && !networks.has_its_share(&host.network) {
-            networks.wait(Lane::First, &host.network, self.now);
+            networks.note_starving(Lane::First, &host.network, self.now);
             peers.note_scarcity(self.now);
             self.bound = Some(peers.bound());
         }
@@ -56,7 +56,7 @@ impl Hosts {
             let Some(id) = self.ready[lane as usize].take_first() else { return };
             let host = &mut self.states[id.index()];
             if host.is_slow(self.bound) == (lane == Lane::Slow) {
-                self.worker.networks.wait(lane, &host.network, self.now);
+                self.worker.networks.note_starving(lane, &host.network, self.now);
                 self.ready[lane as usize].push(id);
             } else {
                 host.in_ready[lane as usize] = false;
@@ -72,8 +72,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::delivery::scheduler::breaker::Sign;
-    use crate::delivery::scheduler::hosts::testing::{hosts, next, permit, waiter};
+    use crate::delivery::scheduler::breaker::HostSignal;
+    use crate::delivery::scheduler::hosts::testing::{charge, hosts, next, waiter};
     use crate::delivery::scheduler::lanes::OpenLanes;
     use crate::delivery::scheduler::wait_queue::LastAttempt;
 
@@ -82,11 +82,11 @@ mod tests {
         let mut hosts = hosts(1);
         let host = hosts.join(&"https://a.example".into(), None);
         let begun = hosts.now;
-        (1..=2).for_each(|id| hosts.wait(host, waiter(id), LastAttempt::Untried));
+        (1..=2).for_each(|id| hosts.enqueue(host, waiter(id), LastAttempt::Untried));
         hosts.worker.peers.note_scarcity(begun);
         hosts.wake(begun);
         assert!(next(&mut hosts).is_some());
-        hosts.answered(host, permit(begun), Sign::Alive, begun + Duration::from_millis(2_900));
+        hosts.answered(host, charge(begun), HostSignal::Alive, begun + Duration::from_millis(2_900));
         let quick = OpenLanes::new(|lane| lane != Lane::Slow);
         assert_eq!(hosts.take(quick), None, "it is slow while others find no permit");
         hosts.wake(begun + Duration::from_secs(60));
@@ -98,11 +98,11 @@ mod tests {
         let mut hosts = hosts(4);
         let greedy = hosts.join(&"https://a.example".into(), Some([192, 0, 2, 1].into()));
         let modest = hosts.join(&"https://b.example".into(), Some([192, 0, 3, 1].into()));
-        (1..=4).for_each(|id| hosts.wait(greedy, waiter(id), LastAttempt::Untried));
+        (1..=4).for_each(|id| hosts.enqueue(greedy, waiter(id), LastAttempt::Untried));
         for _ in 0..2 {
             assert_eq!(next(&mut hosts).map(|(host, _)| host), Some(greedy));
         }
-        hosts.wait(modest, waiter(5), LastAttempt::Untried);
+        hosts.enqueue(modest, waiter(5), LastAttempt::Untried);
         let last = |left| OpenLanes::new(|_| false).with_spare(left);
         assert_eq!(hosts.take(last(2)).map(|(host, ..)| host), Some(modest));
         assert_eq!(hosts.take(last(1)), None);

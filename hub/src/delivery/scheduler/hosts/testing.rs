@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{Hosts, WorkerState};
-use crate::delivery::scheduler::breaker::{BreakerPolicy, Sign};
-use crate::delivery::scheduler::host::{HostId, Permit};
+use crate::delivery::scheduler::breaker::{BreakerPolicy, HostSignal};
+use crate::delivery::scheduler::host::{Charge, HostId};
 use crate::delivery::scheduler::lanes::{Lane, OpenLanes};
 use crate::delivery::scheduler::wait_queue::Waiter;
 use crate::store::{SubscriptionId, TopicId};
@@ -25,17 +25,17 @@ pub(super) fn waiter(id: u64) -> Waiter {
     (TopicId(1), SubscriptionId(id))
 }
 
-/// One of a first attempt.
-pub(super) fn permit(begun: Instant) -> Permit {
-    Permit { lane: Lane::First, is_proven: false, takes_long: false, is_probe: false, begun }
+/// What a first attempt takes.
+pub(super) fn charge(begun: Instant) -> Charge {
+    Charge { lane: Lane::First, counted_as_proven: false, takes_long: false, is_probe: false, begun }
 }
 
 /// What began when the hosts were woken last ends so, after so many seconds.
-pub(super) fn answer(hosts: &mut Hosts, host: HostId, sign: Sign, seconds: u64) {
+pub(super) fn answer(hosts: &mut Hosts, host: HostId, signal: HostSignal, seconds: u64) {
     let begun = hosts.now;
     let state = &hosts.states[host.index()];
     let lane = Lane::ALL.into_iter().find(|lane| state.in_lanes[*lane as usize] > 0).unwrap();
-    let is_proven = state.unproven == 0;
-    let permit = Permit { lane, is_proven, is_probe: true, ..permit(begun) };
-    hosts.answered(host, permit, sign, begun + Duration::from_secs(seconds));
+    let counted_as_proven = state.unproven == 0;
+    let charge = Charge { lane, counted_as_proven, is_probe: true, ..charge(begun) };
+    hosts.answered(host, charge, signal, begun + Duration::from_secs(seconds));
 }

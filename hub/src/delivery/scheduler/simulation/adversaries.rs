@@ -13,8 +13,8 @@ use resync_core::datetime::DateTime;
 use super::{Told, seeds};
 use crate::delivery::scheduler::slowness::SLOW;
 use crate::delivery::scheduler::{
-    Attempt, BreakerPolicy, Clock, Finished, Lane, Limiter, Limits, Now, Outcome, RetryPolicy, Scheduler,
-    WorkerState,
+    Attempt, BreakerPolicy, Clock, DeliveryOutcome, Finished, Lane, LaneLimiter, Limits, Now, RetryPolicy,
+    Scheduler, WorkerState,
 };
 use crate::store::{
     ContentKind, Offset, Shard, ShardState, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
@@ -41,13 +41,13 @@ struct Host {
     answers: Answers,
     answered: u64,
     /// How a delivery ends that it answers now.
-    outcome: Outcome,
+    outcome: DeliveryOutcome,
 }
 
 /// A worker, and the world around it.
 struct World {
     now: Now,
-    limiter: Limiter,
+    limiter: LaneLimiter,
     schedulers: Vec<Scheduler>,
     turn: usize,
     hosts: Vec<Host>,
@@ -70,22 +70,21 @@ impl World {
     /// One in which failures are repeated so.
     fn with(retry: RetryPolicy) -> Self {
         let now = Now::for_test();
-        let state = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
+        let worker = WorkerState::new(PERMITS, PER_HOST, now.monotonic);
         let limits = Limits {
             per_host: PER_HOST,
             window: 1_024,
             retry,
             breaker: BreakerPolicy { failures: 0, open: Duration::ZERO, open_max: Duration::ZERO },
             steps: 256,
-            worker: state,
         };
         let scheduler = |shard: usize| {
             let (shard, clock) = (Shard(u16::try_from(shard).unwrap()), Clock::new(now, None));
-            Scheduler::new(shard, limits.clone(), ShardState::default(), clock, now)
+            Scheduler::new(shard, limits.clone(), worker.clone(), ShardState::default(), clock, now)
         };
         Self {
             now,
-            limiter: Limiter::of_an_idle_worker(PERMITS),
+            limiter: LaneLimiter::of_an_idle_worker(PERMITS),
             schedulers: (0..SHARDS).map(scheduler).collect(),
             turn: 0,
             hosts: Vec::new(),
@@ -109,7 +108,7 @@ impl World {
     /// A host with so many subscriptions of a topic, at this address.
     fn join(&mut self, topic: TopicId, address: Ipv4Addr, subscriptions: usize, answers: Answers) {
         let is_honest = topic == HONEST;
-        let (address, outcome) = (address.into(), Outcome::Delivered);
+        let (address, outcome) = (address.into(), DeliveryOutcome::Delivered);
         self.hosts.push(Host { address, is_honest, answers, answered: 0, outcome });
         self.subscribe(self.hosts.len() - 1, topic, subscriptions);
     }
@@ -153,8 +152,8 @@ impl World {
                 continue;
             };
             idle = 0;
-            self.limiter.take(attempt.permit.lane, attempt.permit.busy_from());
-            self.in_slow_lane += usize::from(attempt.permit.lane == Lane::Slow);
+            self.limiter.take(attempt.charge.lane, attempt.charge.busy_from());
+            self.in_slow_lane += usize::from(attempt.charge.lane == Lane::Slow);
             let host = &mut self.hosts[self.host_of[&attempt.subscription]];
             host.answered += 1;
             let due = self.now.monotonic + (host.answers)(host.answered);
@@ -179,13 +178,13 @@ impl World {
                 && next.key().0 <= self.now.monotonic
             {
                 let (at, attempt) = next.remove();
-                self.limiter.release(attempt.permit.lane, attempt.permit.busy_from());
+                self.limiter.give_back(attempt.charge.lane, attempt.charge.busy_from());
                 let host = &self.hosts[self.host_of[&attempt.subscription]];
                 let outcome = host.outcome.clone();
-                let is_delivered = host.is_honest && outcome == Outcome::Delivered;
+                let is_delivered = host.is_honest && outcome == DeliveryOutcome::Delivered;
                 self.honest += usize::from(attempt.topic == HONEST && is_delivered);
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                self.schedulers[at].finished(&attempt, answered, self.now);
+                self.schedulers[at].attempt_finished(&attempt, answered, self.now);
             }
             if self.now.monotonic >= self.next_checkpoint {
                 self.next_checkpoint = self.now.monotonic + 125 * MILLISECOND;
@@ -312,16 +311,17 @@ fn hosts_that_refuse_slowly_hold_up_no_retries_of_a_host_that_was_down_for_a_mom
     for host in 0..5_000_u16 {
         let [network, number] = (host % 1_000).to_be_bytes();
         world.join(ATTACKED, Ipv4Addr::new(198, 18, network / 4, number), 1, always(2_900 * MILLISECOND));
-        world.hosts[usize::from(host)].outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+        world.hosts[usize::from(host)].outcome =
+            DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
     }
     world.join(HONEST, Ipv4Addr::new(203, 0, 113, 1), 100, always(10 * MILLISECOND));
     world.post(ATTACKED);
     world.run(Duration::from_secs(150), usize::MAX);
-    world.hosts.last_mut().unwrap().outcome = Outcome::unreachable();
+    world.hosts.last_mut().unwrap().outcome = DeliveryOutcome::unreachable();
     world.post(HONEST);
     world.run(Duration::from_secs(5), usize::MAX);
     assert_eq!(world.honest, 0);
-    world.hosts.last_mut().unwrap().outcome = Outcome::Delivered;
+    world.hosts.last_mut().unwrap().outcome = DeliveryOutcome::Delivered;
     let took = world.run(Duration::from_secs(1_000), 100);
     assert!(took <= Duration::from_secs(30), "{} of 100 after {took:?}", world.honest);
 }

@@ -99,6 +99,6 @@ impl World {
         let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), clock_jumps: Vec::new() };
         let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
         let limits = Limits { steps: self.steps, ..limits() };
-        self.scheduler = Scheduler::new(Shard(0), limits, state, clock, self.now);
+        self.scheduler = Scheduler::new(Shard(0), limits, worker(), state, clock, self.now);
     }
 }

@@ -87,7 +87,14 @@ impl World {
             rng: Rng::with_seed(seed),
             now,
             durable: Durable::default(),
-            scheduler: Scheduler::new(Shard(0), limits(), ShardState::default(), Clock::new(now, None), now),
+            scheduler: Scheduler::new(
+                Shard(0),
+                limits(),
+                worker(),
+                ShardState::default(),
+                Clock::new(now, None),
+                now,
+            ),
             in_flight: Vec::new(),
             inboxes: BTreeMap::new(),
             suspects: HashSet::new(),
@@ -195,14 +202,12 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits {
-        per_host: 3,
-        window: 5,
-        retry,
-        breaker,
-        steps: 256,
-        worker: WorkerState::new(1_000, 3, std::time::Instant::now()),
-    }
+    Limits { per_host: 3, window: 5, retry, breaker, steps: 256 }
+}
+
+/// A worker that has no other shards.
+fn worker() -> WorkerState {
+    WorkerState::new(1_000, 3, std::time::Instant::now())
 }
 
 fn run(seed: u64) -> Seen {

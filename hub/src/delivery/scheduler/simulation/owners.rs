@@ -21,7 +21,7 @@ struct Request {
     /// What is owed, if the subscription was there when it was sent.
     is_sent: bool,
     /// Once it has arrived: what is answered.
-    answer: Option<Outcome>,
+    answer: Option<DeliveryOutcome>,
 }
 
 /// A checkpoint on its way.
@@ -177,7 +177,7 @@ impl Cluster {
             number: self.saved.len(),
             shard,
             epoch: self.epochs[index],
-            scheduler: Scheduler::new(shard, limits, state, Clock::new(self.now, None), self.now),
+            scheduler: Scheduler::new(shard, limits, worker(), state, Clock::new(self.now, None), self.now),
             feed,
             requests: Vec::new(),
             saving: None,
@@ -297,7 +297,7 @@ impl Cluster {
     fn arrive(&mut self, owner: usize, request: &mut Request) {
         let Request { attempt, is_sent, answer } = request;
         let is_lost = self.rng.u8(0..8) == 0;
-        *answer = Some(if is_lost { Outcome::unreachable() } else { Outcome::Delivered });
+        *answer = Some(if is_lost { DeliveryOutcome::unreachable() } else { DeliveryOutcome::Delivered });
         let Some(got) = self.inboxes.get_mut(&attempt.subscription).filter(|_| *is_sent) else { return };
         if is_lost && self.rng.bool() {
             return;
@@ -327,22 +327,26 @@ impl Cluster {
         let Request { attempt, is_sent, answer } = request;
         let outcome = answer.expect("it was looked at above");
         if !is_sent {
-            return owner.scheduler.finished(&attempt, Finished::SubscriptionEnded, self.now);
+            return owner.scheduler.attempt_finished(&attempt, Finished::SubscriptionEnded, self.now);
         }
-        if outcome == Outcome::Delivered {
+        if outcome == DeliveryOutcome::Delivered {
             owner.done.entry(attempt.subscription).or_default().insert(attempt.offset);
             let by =
                 self.inboxes.get_mut(&attempt.subscription).and_then(|got| got.by.get_mut(&attempt.offset));
             let own = by.into_iter().flatten().filter(|(number, _)| *number == owner.number);
             own.for_each(|(_, heard)| *heard = heard.or(Some(owner.interval)));
         }
-        owner.scheduler.finished(&attempt, Finished::Answered { offset: attempt.offset, outcome }, self.now);
+        owner.scheduler.attempt_finished(
+            &attempt,
+            Finished::Answered { offset: attempt.offset, outcome },
+            self.now,
+        );
     }
 
     /// Who lets a shard go does not wait for this any longer. What was sent may come later, and its answer comes to nobody.
     fn cut(&mut self, at: usize, request: Request) {
         let owner = &mut self.owners[at];
-        owner.scheduler.finished(&request.attempt, Finished::Postponed, self.now);
+        owner.scheduler.attempt_finished(&request.attempt, Finished::Postponed, self.now);
         self.orphans.push((owner.number, request));
         self.met.cut += 1;
     }

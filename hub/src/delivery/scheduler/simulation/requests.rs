@@ -26,7 +26,7 @@ impl World {
                             "W-123: {attempt:?} after the end of its lease"
                         );
                         // A proven subscription may have more where others hang.
-                        let most = limits().per_host * if attempt.permit.is_proven { 2 } else { 1 };
+                        let most = limits().per_host * if attempt.charge.counted_as_proven { 2 } else { 1 };
                         assert!(
                             self.under_way(&slot.origin) < most,
                             "{attempt:?} although its host has all that it may have"
@@ -49,7 +49,7 @@ impl World {
         let sent_before_yes = self.sent_before_yes.remove(&attempt.subscription);
         let offset = match self.owed(&attempt) {
             Ok(offset) => offset,
-            Err(without) => return self.scheduler.finished(&attempt, without, self.now),
+            Err(without) => return self.scheduler.attempt_finished(&attempt, without, self.now),
         };
         if self.rng.u8(0..30) == 0 {
             let finished = match self.rng.u8(0..4) {
@@ -57,27 +57,27 @@ impl World {
                 1 => Finished::Reverifying,
                 _ => Finished::Postponed,
             };
-            return self.scheduler.finished(&attempt, finished, self.now);
+            return self.scheduler.attempt_finished(&attempt, finished, self.now);
         }
         let outcome = match self.sick.get(&attempt.subscription).copied() {
             None if self.suspects.contains(&(attempt.subscription, offset)) => match offset.0 % 2 {
-                0 => Outcome::cut(),
-                _ => Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
+                0 => DeliveryOutcome::cut(),
+                _ => DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None),
             },
             Some(status) => {
                 if status == 410 && !sent_before_yes {
                     self.count_gone(&attempt);
                 }
                 let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
-                Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
+                DeliveryOutcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
             }
-            None if self.rng.u8(0..20) == 0 => Outcome::unreachable(),
-            None => Outcome::Delivered,
+            None if self.rng.u8(0..20) == 0 => DeliveryOutcome::unreachable(),
+            None => DeliveryOutcome::Delivered,
         };
-        if outcome == Outcome::Delivered {
+        if outcome == DeliveryOutcome::Delivered {
             self.receive(attempt, offset, Some(self.interval));
         }
-        self.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, self.now);
+        self.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, self.now);
     }
 
     pub(super) fn count_gone(&mut self, attempt: &Attempt) {

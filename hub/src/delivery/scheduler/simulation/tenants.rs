@@ -27,7 +27,7 @@ fn world(seed: u64) -> World {
     limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     limits.window = 1_024;
     let clock = Clock::new(world.now, None);
-    world.scheduler = Scheduler::new(Shard(0), limits, ShardState::default(), clock, world.now);
+    world.scheduler = Scheduler::new(Shard(0), limits, worker(), ShardState::default(), clock, world.now);
     world
 }
 
@@ -42,7 +42,7 @@ fn next(world: &mut World) -> Option<Attempt> {
 }
 
 /// Answers everything that is sent now; returns the topics of what was delivered.
-fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec<TopicId> {
+fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<DeliveryOutcome>) -> Vec<TopicId> {
     let mut delivered = Vec::new();
     loop {
         let attempts: Vec<_> = std::iter::from_fn(|| next(world)).collect();
@@ -50,12 +50,12 @@ fn serve(world: &mut World, failure: impl Fn(TopicId) -> Option<Outcome>) -> Vec
             return delivered;
         }
         for attempt in attempts {
-            let outcome = failure(attempt.topic).unwrap_or(Outcome::Delivered);
-            if outcome == Outcome::Delivered {
+            let outcome = failure(attempt.topic).unwrap_or(DeliveryOutcome::Delivered);
+            if outcome == DeliveryOutcome::Delivered {
                 delivered.push(attempt.topic);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
     }
 }
@@ -66,24 +66,24 @@ fn pass(world: &mut World, time: Duration) {
 }
 
 /// An error, and a wish for an hour's peace.
-fn an_hour_please() -> Outcome {
-    Outcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
+fn an_hour_please() -> DeliveryOutcome {
+    DeliveryOutcome::of_status(http::StatusCode::SERVICE_UNAVAILABLE, Some(Duration::from_secs(3_600)))
 }
 
-/// The same where some requests hang until their timeout, as `hanging` says until when.
+/// Serves what may be served, where some requests hang until their timeout, as `hanging` says until when.
 fn serve_beside(
     world: &mut World,
     hanging: &mut Vec<(Instant, Attempt)>,
     hangs: bool,
-    failure: impl Fn(TopicId) -> Option<Outcome>,
+    failure: impl Fn(TopicId) -> Option<DeliveryOutcome>,
 ) -> Vec<TopicId> {
     let now = world.now.monotonic;
     let (over, still): (Vec<_>, Vec<_>) =
         std::mem::take(hanging).into_iter().partition(|(due, _)| *due <= now);
     *hanging = still;
     for (_, attempt) in over {
-        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
-        world.scheduler.finished(&attempt, answered, world.now);
+        let answered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::unreachable() };
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     if !hangs {
         return serve(world, failure);
@@ -95,8 +95,8 @@ fn serve_beside(
             continue;
         }
         delivered.push(attempt.topic);
-        let answered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, answered, world.now);
+        let answered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
     }
     delivered
 }
@@ -285,7 +285,8 @@ fn after_a_restart_it_is_known_to_whom_the_last_attempt_was_delivered() {
         ],
         ..ShardState::default()
     };
-    world.scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(world.now, None), world.now);
+    world.scheduler =
+        Scheduler::new(Shard(0), limits(), worker(), state, Clock::new(world.now, None), world.now);
     let known = world.scheduler.topics[&topic].table.iter().map(|(id, entry)| (id.0, entry.is_proven));
     assert_eq!(known.collect::<Vec<_>>(), [(1, true), (2, false), (3, false), (4, true), (5, false)]);
 }
@@ -301,7 +302,7 @@ fn after_an_outage_the_probe_is_for_whom_something_was_delivered_to_last() {
     }
     (0..3).for_each(|topic| append(&mut world, TopicId(ATTACKED + topic), ContentKind::Posted));
     append(&mut world, HONEST, ContentKind::Posted);
-    let down = |_| Some(Outcome::unreachable());
+    let down = |_| Some(DeliveryOutcome::unreachable());
     // The outage lasts for an hour, and all tenants are tried again now and then.
     for _ in 0..3_600 {
         assert_eq!(serve(&mut world, down), []);
@@ -334,7 +335,7 @@ fn who_has_not_failed_is_served_within_seconds_of_an_outage_whatever_fails_besid
     }
     append(&mut world, TopicId(ATTACKED), ContentKind::Posted);
     for _ in 0..600 {
-        serve(&mut world, |_| Some(Outcome::unreachable()));
+        serve(&mut world, |_| Some(DeliveryOutcome::unreachable()));
         pass(&mut world, Duration::from_secs(1));
     }
     append(&mut world, HONEST, ContentKind::Posted);

@@ -12,7 +12,7 @@ mod sweep;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-pub(super) use sweep::Step;
+pub(super) use sweep::SweepStep;
 
 use self::sweep::Sweep;
 use super::active::{ActiveSubscription, FailingSince, Phase};
@@ -30,7 +30,7 @@ pub(super) struct TopicState {
     /// The newest notification.
     pub(super) head: Offset,
     /// The newest fetched version.
-    latest: Offset,
+    newest_fetched: Offset,
     /// The newest posted notification: everybody gets it, although there are newer ones.
     pub(super) posted: Offset,
     /// Of the newest body; zero until there is one in this life.
@@ -74,7 +74,7 @@ impl TopicState {
         Self {
             id: topic.id,
             head: topic.head,
-            latest: topic.latest,
+            newest_fetched: topic.latest,
             posted: topic.posted,
             bytes: 0,
             done: mark.done,
@@ -96,7 +96,7 @@ impl TopicState {
         let active = ActiveSubscription {
             streak_failures: laggard.streak_failures,
             // Of a topic that is fetched, the failures may be of versions that nobody needs any more.
-            notification_failures: if self.latest.0 > 0 { 0 } else { laggard.streak_failures },
+            notification_failures: if self.newest_fetched.0 > 0 { 0 } else { laggard.streak_failures },
             failing,
             unconfirmed_times: u16::from(laggard.class == FailureClass::Unsent),
             class: laggard.class,
@@ -160,13 +160,13 @@ impl TopicState {
     }
 
     /// The newest fetched version that the present sweep is about: nothing newer is sent, so that nobody gets ahead of it.
-    pub(super) fn latest(&self) -> Offset {
-        self.latest.min(self.target())
+    pub(super) fn newest_fetched_in_sweep(&self) -> Offset {
+        self.newest_fetched.min(self.target())
     }
 
     /// Whether the sweep goes beyond this offset, in a topic of posted notifications only.
     pub(super) fn has_after(&self, offset: Offset) -> bool {
-        self.latest == Offset(0) && offset < self.target()
+        self.newest_fetched == Offset(0) && offset < self.target()
     }
 
     /// Where active subscriptions have to get.

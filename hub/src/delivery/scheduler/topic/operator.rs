@@ -106,8 +106,9 @@ impl TopicState {
         true
     }
 
-    /// The same for all subscriptions: by a new sweep from there, so that it costs no record for each. What a sweep under
-    /// way has not reached yet gets nothing twice; the others may get a little more than was asked for. Returns which it wakes.
+    /// Lets all subscriptions have everything from this offset on once more: by a new sweep from there, so that it costs no record for each.
+    /// What a sweep under way has not reached yet gets nothing twice; the others may get a little more than was asked for. Returns which it
+    /// wakes.
     pub(crate) fn rewind_all(&mut self, from: Offset) -> Vec<(HostId, SubscriptionId)> {
         let to = Offset(from.0.saturating_sub(1));
         let mut woken = Vec::new();

@@ -36,13 +36,13 @@ impl Sweep {
 
 /// The next thing that a sweep finds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// This subscription is owed something and waits for its host now.
-    Wait(HostId, SubscriptionId, LastAttempt),
-    /// The same for one that has failed before …
-    Retry(HostId, SubscriptionId),
-    /// … which may have to wait until this moment.
-    Later(Instant, SubscriptionId),
+pub(crate) enum SweepStep {
+    /// This subscription is owed something: it is to be queued at its host.
+    Enqueue(HostId, SubscriptionId, LastAttempt),
+    /// One that has failed before is owed something, and its pause is over: it is to be queued at its host for a retry.
+    EnqueueRetry(HostId, SubscriptionId),
+    /// One that has failed before is owed something, and its pause lasts until this moment.
+    RetryAt(Instant, SubscriptionId),
     /// As many were looked at as one call may.
     Interrupted,
     /// The next one may not be taken up now, because of its host.
@@ -66,7 +66,7 @@ impl TopicState {
             self.posted = self.posted.max(offset);
             return Vec::new();
         }
-        self.latest = self.latest.max(offset);
+        self.newest_fetched = self.newest_fetched.max(offset);
         self.begin_anew()
     }
 
@@ -74,9 +74,11 @@ impl TopicState {
     /// changes faster than a sweep takes must not keep the last in line waiting for ever.
     pub(crate) fn begin_anew(&mut self) -> Vec<(HostId, SubscriptionId)> {
         match &mut self.sweep {
-            Some(sweep) if !sweep.renewed && self.done >= self.posted && sweep.target < self.latest => {
+            Some(sweep)
+                if !sweep.renewed && self.done >= self.posted && sweep.target < self.newest_fetched =>
+            {
                 let seen = sweep.seen;
-                *sweep = Sweep { renewed: true, seen, ..Sweep::new(self.latest, SubscriptionId(0)) };
+                *sweep = Sweep { renewed: true, seen, ..Sweep::new(self.newest_fetched, SubscriptionId(0)) };
                 self.wake_parked()
             }
             Some(_) | None => Vec::new(),
@@ -129,14 +131,14 @@ impl TopicState {
         now: Instant,
         steps: &mut usize,
         mut may: impl FnMut(HostId) -> bool,
-    ) -> Step {
-        let Some(sweep) = &mut self.sweep else { return Step::Blocked };
+    ) -> SweepStep {
+        let Some(sweep) = &mut self.sweep else { return SweepStep::Blocked };
         if self.attached.len() >= window {
-            return Step::Blocked;
+            return SweepStep::Blocked;
         }
         for (id, entry) in self.table.after(sweep.position) {
             if *steps == 0 {
-                return Step::Interrupted;
+                return SweepStep::Interrupted;
             }
             *steps -= 1;
             let before = std::mem::replace(&mut sweep.position, id);
@@ -151,22 +153,22 @@ impl TopicState {
                 self.parked.remove(&id);
                 if due > now {
                     active.phase = Phase::Backoff(due);
-                    return Step::Later(due, id);
+                    return SweepStep::RetryAt(due, id);
                 }
                 active.phase = Phase::Waiting;
-                return Step::Retry(entry.host, id);
+                return SweepStep::EnqueueRetry(entry.host, id);
             }
             // A few wait for their hosts even so: the next one must not hold up the others of the topic.
             if self.attached.len() >= ATTACHED_MOST && !may(entry.host) {
                 sweep.position = before;
-                return Step::Busy(entry.host);
+                return SweepStep::Busy(entry.host);
             }
             self.active.insert(id, ActiveSubscription::waiting(self.done.max(entry.start), checkpoint));
             self.attached.insert(id);
-            return Step::Wait(entry.host, id, entry.last());
+            return SweepStep::Enqueue(entry.host, id, entry.last());
         }
         sweep.exhausted = true;
-        Step::Blocked
+        SweepStep::Blocked
     }
 
     /// Whether the sweep could take up more subscriptions.
@@ -214,7 +216,7 @@ impl TopicState {
         self.changed.insert(id);
     }
 
-    /// The same for all that hold the sweep back.
+    /// Lets the sweep go on without all that hold it back, which become laggards.
     pub(crate) fn detach_all(&mut self) {
         self.changed.append(&mut self.attached);
     }

@@ -1,13 +1,14 @@
 //! Sessions of the pages: a cookie that other sites cannot send, and a CSRF token that they cannot know.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::request::Parts;
+use resync_common::locks::lock;
 use resync_core::websub::Secret;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -105,7 +106,7 @@ impl Sessions {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<[u8; 32], OpenSession>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

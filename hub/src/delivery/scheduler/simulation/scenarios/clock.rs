@@ -58,8 +58,12 @@ fn a_clock_that_is_set_forward_makes_nobody_dormant() {
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             attempts += 1;
-            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
-            world.scheduler.finished(&attempt, Finished::Answered { offset: Offset(1), outcome }, world.now);
+            let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
+            world.scheduler.attempt_finished(
+                &attempt,
+                Finished::Answered { offset: Offset(1), outcome },
+                world.now,
+            );
         }
         world.wait(1);
     }
@@ -90,8 +94,12 @@ fn a_hub_that_starts_while_the_clock_is_ahead_makes_nobody_dormant() {
     world.publish_to(topic);
     let refuse = |world: &mut World| {
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL)?;
-        let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
-        world.scheduler.finished(&attempt, Finished::Answered { offset: Offset(1), outcome }, world.now);
+        let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
+        world.scheduler.attempt_finished(
+            &attempt,
+            Finished::Answered { offset: Offset(1), outcome },
+            world.now,
+        );
         world.scheduler.laggards(None, 1, world.now)[0].next_attempt_in
     };
     let pause = refuse(&mut world).unwrap();

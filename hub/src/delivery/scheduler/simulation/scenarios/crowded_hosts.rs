@@ -28,10 +28,10 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
             }
             most = most.max(attempts.len());
             for attempt in attempts {
-                let outcome = if is_up { Outcome::Delivered } else { Outcome::unreachable() };
+                let outcome = if is_up { DeliveryOutcome::Delivered } else { DeliveryOutcome::unreachable() };
                 delivered += usize::from(is_up);
                 failed += usize::from(!is_up);
-                world.scheduler.finished(
+                world.scheduler.attempt_finished(
                     &attempt,
                     Finished::Answered { offset: Offset(1), outcome },
                     world.now,
@@ -69,8 +69,8 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
         let attempt: Attempt = in_flight.pop_front().expect("somebody is served");
         served += 1;
         few_left -= usize::from(attempt.topic == few);
-        let delivered = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, delivered, world.now);
+        let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, delivered, world.now);
         in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));
     }
     assert!(served <= 50, "the ten had to wait for {served}");

@@ -25,7 +25,7 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
 
 /// How a subscriber fails at its second notification of five, the others of which it takes; returns what it got by the time that
 /// all others came, and whether the second was given up.
-fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, bool) {
+fn failing_at_the_second(world: &mut World, failure: &DeliveryOutcome) -> (Vec<u64>, bool) {
     let trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     world.scheduler.limits.retry.trouble = trouble;
     let topic = TopicId(1);
@@ -34,12 +34,13 @@ fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, boo
     let (mut got, mut waited) = (Vec::new(), 0);
     while got.len() < 4 {
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-            let outcome = if attempt.offset == Offset(2) { failure.clone() } else { Outcome::Delivered };
-            if outcome == Outcome::Delivered {
+            let outcome =
+                if attempt.offset == Offset(2) { failure.clone() } else { DeliveryOutcome::Delivered };
+            if outcome == DeliveryOutcome::Delivered {
                 got.push(attempt.offset.0);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
         world.wait(1);
         waited += 1;
@@ -51,14 +52,14 @@ fn failing_at_the_second(world: &mut World, failure: &Outcome) -> (Vec<u64>, boo
 
 #[test]
 fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() {
-    let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+    let error = DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
     let (got, skipped) = failing_at_the_second(&mut World::new(3), &error);
     assert_eq!((got, skipped), (vec![1, 3, 4, 5], true));
 }
 
 /// What a subscriber has got after 13 minutes whose server hangs up on the second of five notifications, or lets it time out, and what
 /// was given up; `others`: whether its host answers somebody else every few seconds.
-fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64; 4]) {
+fn unanswered_at_the_second(outcome: &DeliveryOutcome, others: bool) -> (Vec<u64>, [u64; 4]) {
     let mut world = World::new(67);
     world.scheduler.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let (topic, other) = (TopicId(1), TopicId(2));
@@ -72,12 +73,12 @@ fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64;
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             let is_second = (attempt.topic, attempt.offset) == (topic, Offset(2));
-            let outcome = if is_second { outcome.clone() } else { Outcome::Delivered };
+            let outcome = if is_second { outcome.clone() } else { DeliveryOutcome::Delivered };
             if attempt.topic == topic && !is_second {
                 got.push(attempt.offset.0);
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
         }
         world.wait(1);
     }
@@ -86,14 +87,14 @@ fn unanswered_at_the_second(outcome: &Outcome, others: bool) -> (Vec<u64>, [u64;
 
 #[test]
 fn a_notification_on_which_a_server_hangs_up_is_given_up_where_its_host_answers_others_and_only_there() {
-    assert_eq!(unanswered_at_the_second(&Outcome::cut(), true), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
-    assert_eq!(unanswered_at_the_second(&Outcome::cut(), false), (vec![1], [0; 4]));
-    assert_eq!(unanswered_at_the_second(&Outcome::unreachable(), true), (vec![1], [0; 4]));
+    assert_eq!(unanswered_at_the_second(&DeliveryOutcome::cut(), true), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
+    assert_eq!(unanswered_at_the_second(&DeliveryOutcome::cut(), false), (vec![1], [0; 4]));
+    assert_eq!(unanswered_at_the_second(&DeliveryOutcome::unreachable(), true), (vec![1], [0; 4]));
 }
 
 #[test]
 fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
-    let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+    let error = DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
     for unanswered in 1..6 {
         let mut world = World::new(59);
         world.scheduler.limits.retry.trouble = vec![Duration::from_secs(10); 15];
@@ -101,17 +102,17 @@ fn a_notification_that_met_an_outage_is_not_given_up_for_errors_after_it() {
         world.subscribe_to(topic, world.lease(LONG));
         (0..3).for_each(|_| world.publish_to(topic));
         let mut answers = vec![error.clone(); 3];
-        answers.resize(3 + unanswered, Outcome::unreachable());
+        answers.resize(3 + unanswered, DeliveryOutcome::unreachable());
         answers.resize(6 + unanswered, error.clone());
         let mut got = Vec::new();
         while world.scheduler.next_timer().is_some() || got.is_empty() {
             while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-                let outcome = answers.pop().unwrap_or(Outcome::Delivered);
-                if outcome == Outcome::Delivered {
+                let outcome = answers.pop().unwrap_or(DeliveryOutcome::Delivered);
+                if outcome == DeliveryOutcome::Delivered {
                     got.push(attempt.offset.0);
                 }
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                world.scheduler.finished(&attempt, answered, world.now);
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
             world.wait(5);
         }
@@ -125,7 +126,7 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
     let (open, open_max) = (Duration::from_secs(30), Duration::from_secs(600));
     let limits = Limits { breaker: BreakerPolicy { failures: 5, open, open_max }, ..limits() };
     let clock = Clock::new(world.now, None);
-    world.scheduler = Scheduler::new(Shard(0), limits, ShardState::default(), clock, world.now);
+    world.scheduler = Scheduler::new(Shard(0), limits, worker(), ShardState::default(), clock, world.now);
     world.scheduler.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
     for outage in (60_u64..3_600).step_by(60) {
@@ -134,9 +135,10 @@ fn what_failed_while_a_host_was_down_is_not_given_up_when_it_comes_back() {
         let mut failing = outage;
         while failing > 0 || world.scheduler.next_timer().is_some() {
             while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-                let outcome = if failing > 0 { Outcome::unreachable() } else { Outcome::Delivered };
+                let outcome =
+                    if failing > 0 { DeliveryOutcome::unreachable() } else { DeliveryOutcome::Delivered };
                 let answered = Finished::Answered { offset: attempt.offset, outcome };
-                world.scheduler.finished(&attempt, answered, world.now);
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
             world.wait(5);
             failing = failing.saturating_sub(5);
@@ -151,19 +153,19 @@ fn a_subscription_that_ends_while_the_next_notification_is_tried_is_forgotten() 
     world.scheduler.limits.retry.trouble = [10, 30, 120, 600].map(Duration::from_secs).to_vec();
     let id = world.subscribe_to(topic, world.lease(LONG));
     (0..3).for_each(|_| world.publish_to(topic));
-    let error = Outcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+    let error = DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
     let past_suspect = (0..13 * 60).find_map(|_| {
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             let offset = attempt.offset;
             if offset == Offset(3) {
                 return Some(attempt);
             }
-            let outcome = if offset == Offset(2) { error.clone() } else { Outcome::Delivered };
-            world.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
+            let outcome = if offset == Offset(2) { error.clone() } else { DeliveryOutcome::Delivered };
+            world.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, world.now);
         }
         world.wait(1);
         None
     });
-    world.scheduler.finished(&past_suspect.unwrap(), Finished::SubscriptionEnded, world.now);
+    world.scheduler.attempt_finished(&past_suspect.unwrap(), Finished::SubscriptionEnded, world.now);
     assert_eq!(world.scheduler.progress(topic, id, world.now), None);
 }

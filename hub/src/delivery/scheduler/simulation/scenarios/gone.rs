@@ -20,9 +20,9 @@ fn w151_who_says_yes_after_a_410_is_asked_twice_again_before_the_subscription_en
     let gone = |world: &mut World| {
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
         world.count_gone(&attempt);
-        let outcome = Outcome::of_status(http::StatusCode::GONE, None);
+        let outcome = DeliveryOutcome::of_status(http::StatusCode::GONE, None);
         let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
-        world.scheduler.finished(&attempt, answered, world.now);
+        world.scheduler.attempt_finished(&attempt, answered, world.now);
         world.checkpoint();
         world.wait(120);
     };
@@ -46,9 +46,9 @@ fn w151_who_says_yes_after_the_second_410_stays_wherever_the_clock_is_set() {
         world.publish_to(TopicId(1));
         for _ in 0..2 {
             let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-            let outcome = Outcome::of_status(http::StatusCode::GONE, None);
+            let outcome = DeliveryOutcome::of_status(http::StatusCode::GONE, None);
             let answered = Finished::Answered { offset: attempt.offset, outcome };
-            world.scheduler.finished(&attempt, answered, world.now);
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
             world.wait(120);
         }
         world.take_ended();

@@ -34,17 +34,17 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
         let finished = match world.owed(&attempt) {
             Ok(offset) => {
                 delivered.push(offset);
-                Finished::Answered { offset, outcome: Outcome::Delivered }
+                Finished::Answered { offset, outcome: DeliveryOutcome::Delivered }
             }
             Err(without) => without,
         };
-        world.scheduler.finished(&attempt, finished, world.now);
+        world.scheduler.attempt_finished(&attempt, finished, world.now);
     }
     delivered
 }
 
 fn refuse(world: &mut World, attempt: &Attempt) {
-    let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+    let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
     let refused = Finished::Answered { offset: attempt.offset, outcome };
-    world.scheduler.finished(attempt, refused, world.now);
+    world.scheduler.attempt_finished(attempt, refused, world.now);
 }

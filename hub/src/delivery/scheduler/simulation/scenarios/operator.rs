@@ -12,17 +12,17 @@ fn a_replay_of_what_is_not_there_yet_disturbs_nobody() {
     }
     world.publish_to(topic);
     let first = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    world.scheduler.finished(
+    world.scheduler.attempt_finished(
         &first,
-        Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered },
+        Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered },
         world.now,
     );
     let command = Command::Replay { topic, subscription: None, from: Offset(2) };
     assert_eq!(world.scheduler.execute(&command, world.now), 0);
     while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
         assert_ne!(attempt.subscription, first.subscription, "it has got everything");
-        let delivered = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, delivered, world.now);
+        let delivered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, delivered, world.now);
     }
     let command = Command::Replay { topic, subscription: None, from: Offset(1) };
     assert_eq!(world.scheduler.execute(&command, world.now), 4);
@@ -50,8 +50,8 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
     let failing: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
     let fail = |world: &mut World, attempt: Attempt| {
-        let failed = Finished::Answered { offset: Offset(1), outcome: Outcome::unreachable() };
-        world.scheduler.finished(&attempt, failed, world.now);
+        let failed = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::unreachable() };
+        world.scheduler.attempt_finished(&attempt, failed, world.now);
     };
     for attempt in failing {
         fail(&mut world, attempt);
@@ -110,7 +110,7 @@ fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attem
         posted: Offset(1),
     };
     let state = ShardState { slots: vec![slot(1), slot(2)], topics: vec![news], ..ShardState::default() };
-    let mut scheduler = Scheduler::new(Shard(0), limits(), state, Clock::new(begun, None), begun);
+    let mut scheduler = Scheduler::new(Shard(0), limits(), worker(), state, Clock::new(begun, None), begun);
     let at = |seconds| Now { monotonic: begun.monotonic + Duration::from_secs(seconds), ..begun };
     assert_eq!(scheduler.past_due(at(1).monotonic), 0);
     assert_eq!(scheduler.past_due(at(50).monotonic), 0, "the sweep has not been waiting for long");
@@ -120,8 +120,8 @@ fn what_could_be_served_and_is_not_is_past_due_and_what_waits_for_its_next_attem
     assert_eq!(attempts.len(), 2);
     assert_eq!(scheduler.past_due(at(200).monotonic), 0, "what is under way is not past due");
     for attempt in &attempts {
-        let failed = Finished::Answered { offset: attempt.offset, outcome: Outcome::unreachable() };
-        scheduler.finished(attempt, failed, at(201));
+        let failed = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::unreachable() };
+        scheduler.attempt_finished(attempt, failed, at(201));
     }
     assert_eq!(scheduler.past_due(at(201).monotonic), 0, "the next attempt has its time");
     assert_eq!(scheduler.past_due(at(300).monotonic), 2, "that time has passed, and nobody was served");

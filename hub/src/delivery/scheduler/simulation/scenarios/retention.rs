@@ -26,7 +26,7 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
     (0..8).for_each(|_| append(&mut world, topic, ContentKind::Posted));
     world.durable.firsts.insert(topic, Offset(6));
     let gap = world.owed(&first).unwrap_err();
-    world.scheduler.finished(&first, gap, world.now);
+    world.scheduler.attempt_finished(&first, gap, world.now);
     assert_eq!(deliver_all(&mut world), [6, 7, 8, 9].map(Offset));
     assert_eq!(world.scheduler.take_counts().lost_to_retention, 5);
 }
@@ -41,7 +41,7 @@ fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
     append(&mut world, FETCHED, ContentKind::Fetched);
     world.durable.firsts.insert(FETCHED, Offset(5));
     let without = world.owed(&attempt).unwrap_err();
-    world.scheduler.finished(&attempt, without, world.now);
+    world.scheduler.attempt_finished(&attempt, without, world.now);
     assert_eq!(deliver_all(&mut world), [Offset(5)]);
     world.stop();
     assert_eq!(deliver_all(&mut world), []);
@@ -60,7 +60,7 @@ fn what_was_posted_after_a_version_that_is_gone_is_not_lost_in_silence() {
     append(&mut world, MIXED, ContentKind::Fetched);
     world.durable.firsts.insert(MIXED, Offset(3));
     let without = world.owed(&attempt).unwrap_err();
-    world.scheduler.finished(&attempt, without, world.now);
+    world.scheduler.attempt_finished(&attempt, without, world.now);
     assert_eq!(deliver_all(&mut world), [Offset(3)]);
     let gaps = world.scheduler.checkpoint(world.now).gaps;
     assert_eq!(gaps.iter().map(|gap| (gap.from, gap.to)).collect::<Vec<_>>(), [(Offset(2), Offset(2))]);
@@ -81,7 +81,7 @@ fn after_a_gap_the_next_notification_has_all_its_attempts() {
         .map(|_| {
             let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
             if let Err(without) = world.owed(&attempt) {
-                world.scheduler.finished(&attempt, without, world.now);
+                world.scheduler.attempt_finished(&attempt, without, world.now);
             }
             (attempt.offset.0, attempt.number)
         })

@@ -22,9 +22,9 @@ fn after_a_day_of_nothing_but_failures_new_posts_are_tried_at_most_hourly() {
         }
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             attempts.push(minute);
-            let outcome = Outcome::of_status(http::StatusCode::NOT_FOUND, None);
+            let outcome = DeliveryOutcome::of_status(http::StatusCode::NOT_FOUND, None);
             let offset = world.owed(&attempt).unwrap();
-            world.scheduler.finished(&attempt, Finished::Answered { offset, outcome }, world.now);
+            world.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, world.now);
         }
         assert_eq!(failing_since(&world), Some(began), "after {minute} minutes");
         world.checkpoint();
@@ -58,9 +58,9 @@ pub(super) fn refusing_what_changes_every_minute(world: &mut World, status: u16)
                 if status == 410 {
                     world.count_gone(&attempt);
                 }
-                let outcome = Outcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
+                let outcome = DeliveryOutcome::of_status(http::StatusCode::from_u16(status).unwrap(), None);
                 let answered = Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome };
-                world.scheduler.finished(&attempt, answered, world.now);
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
             }
             world.checkpoint();
             world.wait(10);
@@ -82,7 +82,7 @@ fn a_subscription_whose_record_cannot_be_read_is_tried_every_hour() {
     world.publish_to(TopicId(1));
     for _ in 0..3 {
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-        world.scheduler.finished(&attempt, Finished::Unreadable, world.now);
+        world.scheduler.attempt_finished(&attempt, Finished::Unreadable, world.now);
         world.wait(3_599);
         assert_eq!(world.scheduler.next(world.now, OpenLanes::ALL), None);
         world.wait(1);

@@ -22,9 +22,11 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
         // The first of every topic never answers, and holds the sweep back.
         if !hanging.insert(attempt.topic) {
             delivered.insert((attempt.subscription, world.owed(&attempt).unwrap()));
-            let finished =
-                Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
-            world.scheduler.finished(&attempt, finished, world.now);
+            let finished = Finished::Answered {
+                offset: world.owed(&attempt).unwrap(),
+                outcome: DeliveryOutcome::Delivered,
+            };
+            world.scheduler.attempt_finished(&attempt, finished, world.now);
         }
     }
     assert!(delivered.len() > 10, "{} got something", delivered.len());
@@ -44,8 +46,8 @@ fn a_crash_brings_nobody_a_version_again_that_a_sweep_has_left_for_a_newer_one()
     world.subscribe_to(MIXED, world.lease(LONG));
     append(&mut world, MIXED, ContentKind::Posted);
     while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
-        let finished = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, finished, world.now);
+        let finished = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, finished, world.now);
     }
     append(&mut world, MIXED, ContentKind::Fetched);
     let save = |world: &mut World| {
@@ -57,8 +59,8 @@ fn a_crash_brings_nobody_a_version_again_that_a_sweep_has_left_for_a_newer_one()
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
     assert_eq!((attempt.subscription, world.owed(&attempt)), (first, Ok(Offset(2))));
     assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
-    let finished = Finished::Answered { offset: Offset(2), outcome: Outcome::Delivered };
-    world.scheduler.finished(&attempt, finished, world.now);
+    let finished = Finished::Answered { offset: Offset(2), outcome: DeliveryOutcome::Delivered };
+    world.scheduler.attempt_finished(&attempt, finished, world.now);
     append(&mut world, MIXED, ContentKind::Fetched);
     (0..3).for_each(|_| save(&mut world));
     append(&mut world, MIXED, ContentKind::Posted);
@@ -78,8 +80,8 @@ fn a_healthy_fan_out_leaves_a_watermark_and_hardly_any_records_of_subscriptions(
         deliveries += 1;
         let offset = world.owed(&attempt).unwrap();
         world.receive(attempt, offset, Some(1));
-        let finished = Finished::Answered { offset, outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, finished, world.now);
+        let finished = Finished::Answered { offset, outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, finished, world.now);
         if world.rng.u16(0..200) == 0 {
             let checkpoint = world.scheduler.checkpoint(world.now);
             records += checkpoint.laggards.len();
@@ -122,8 +124,8 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
         let Some(attempt) = under_way.pop_front() else { break };
         deliveries += 1;
         let finished =
-            Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: Outcome::Delivered };
-        world.scheduler.finished(&attempt, finished, world.now);
+            Finished::Answered { offset: world.owed(&attempt).unwrap(), outcome: DeliveryOutcome::Delivered };
+        world.scheduler.attempt_finished(&attempt, finished, world.now);
         if deliveries % 500 == 0 {
             records += world.scheduler.checkpoint(world.now).laggards.len();
         }
@@ -157,8 +159,8 @@ fn many_that_fail_do_not_hold_up_those_that_succeed() {
             Some(attempt) => {
                 assert_eq!(attempt.topic, healthy);
                 served += 1;
-                let delivered = Finished::Answered { offset: Offset(1), outcome: Outcome::Delivered };
-                world.scheduler.finished(&attempt, delivered, world.now);
+                let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
+                world.scheduler.attempt_finished(&attempt, delivered, world.now);
                 assert!(calls < 20, "the {served}th had to wait for {calls} calls");
             }
             None if world.scheduler.is_interrupted() => {}
@@ -206,8 +208,8 @@ fn in_a_sweep_over_many_each_is_read_for_one_use_unless_it_is_owed_more() {
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             let expected = if attempt.offset == Offset(2) { CachePolicy::Keep } else { of_last };
             assert_eq!(attempt.keep, expected, "{attempt:?}");
-            let finished = Finished::Answered { offset: attempt.offset, outcome: Outcome::Delivered };
-            world.scheduler.finished(&attempt, finished, world.now);
+            let finished = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
+            world.scheduler.attempt_finished(&attempt, finished, world.now);
             attempts += 1;
         }
         assert_eq!(attempts, 3 * subscriptions);

@@ -9,7 +9,7 @@ fn rate_limited(seed: u64) -> (World, SubscriptionSummary) {
     let slot = world.durable.slots[&id].clone();
     world.publish_to(TopicId(1));
     let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-    world.scheduler.finished(&attempt, Finished::RateLimited(Duration::from_secs(1_800)), world.now);
+    world.scheduler.attempt_finished(&attempt, Finished::RateLimited(Duration::from_secs(1_800)), world.now);
     (world, slot)
 }
 
@@ -21,7 +21,11 @@ fn what_waits_for_a_confirmation_for_days_has_not_failed_and_is_not_given_up() {
         world.wait(60);
         while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
             assert_eq!((attempt.offset, attempt.number), (Offset(1), 1), "it was never sent");
-            world.scheduler.finished(&attempt, Finished::RateLimited(Duration::from_secs(1)), world.now);
+            world.scheduler.attempt_finished(
+                &attempt,
+                Finished::RateLimited(Duration::from_secs(1)),
+                world.now,
+            );
             times += 1;
         }
     }
@@ -68,11 +72,11 @@ fn what_waits_for_re_verification_goes_out_with_a_yes_and_otherwise_comes_again_
         world.subscribe_to(TopicId(1), world.lease(LONG));
         world.publish_to(TopicId(1));
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
-        world.scheduler.finished(&attempt, Finished::Reverifying, world.now);
+        world.scheduler.attempt_finished(&attempt, Finished::Reverifying, world.now);
         assert_eq!(deliver_all(&mut world), []);
         if answered {
             let origin = world.scheduler.hosts.origin(attempt.host).to_owned();
-            world.scheduler.release(&origin);
+            world.scheduler.origin_confirmed(&origin);
         } else {
             world.wait(6);
         }
@@ -91,12 +95,16 @@ fn what_is_refused_a_moment_before_its_host_confirms_does_not_wait_although_that
         world.publish_to(TopicId(1));
         let attempt = world.scheduler.next(world.now, OpenLanes::ALL).unwrap();
         if asked {
-            world.scheduler.release(&slot.origin);
+            world.scheduler.origin_confirmed(&slot.origin);
         } else {
             let topic = Box::new(world.topic(slot.topic));
             world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic });
         }
-        world.scheduler.finished(&attempt, Finished::RateLimited(Duration::from_secs(1_800)), world.now);
+        world.scheduler.attempt_finished(
+            &attempt,
+            Finished::RateLimited(Duration::from_secs(1_800)),
+            world.now,
+        );
         assert_eq!(deliver_all(&mut world), [Offset(1)]);
     }
 }

@@ -1,22 +1,25 @@
-//! Lines of a file found by their URLs, in whose order they stand, without reading those in between.
+//! Lines of a file found by their URLs, in whose order they stand, without reading those in between. Each is an object of JSON that
+//! begins with its URL, called `loc`.
 
 use std::{
+    borrow::Cow,
     fs::File,
     io,
+    marker::PhantomData,
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use resync_core::build::BuildError;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Line, loc_of};
-use crate::helpers::files;
+use super::files;
 
 /// How near a search comes in steps before it goes line by line, and what is read at one go: a few lines.
 const NEAR: u64 = 4 * 1024;
 
 /// A file, and how far searches have come in it: each looks for something after what the one before looked for.
-pub(super) struct Search {
+pub(crate) struct Search<T> {
     file: File,
     path: PathBuf,
     length: u64,
@@ -27,35 +30,54 @@ pub(super) struct Search {
     /// What was read last, and from where on.
     window: Vec<u8>,
     start: u64,
+    of: PhantomData<fn() -> T>,
 }
 
-impl Search {
-    pub(super) fn open_if_there(path: &Path) -> Result<Option<Self>, BuildError> {
+impl<T: DeserializeOwned> Search<T> {
+    pub(crate) fn open_if_there(path: &Path) -> Result<Option<Self>, BuildError> {
         let failed = |source| BuildError::File { path: path.to_owned(), source };
         let Some(file) = files::if_there(File::open(path)).map_err(failed)? else { return Ok(None) };
         let length = file.metadata().map_err(failed)?.len();
         let (path, window) = (path.to_owned(), Vec::new());
-        Ok(Some(Self { file, path, length, at: 0, stride: NEAR, window, start: 0 }))
+        Ok(Some(Self { file, path, length, at: 0, stride: NEAR, window, start: 0, of: PhantomData }))
     }
 
     /// The line of a resource.
-    pub(super) fn find(&mut self, loc: &str) -> Result<Option<Line>, BuildError> {
+    pub(crate) fn find(&mut self, loc: &str) -> Result<Option<T>, BuildError> {
         let mut found = self.lines(loc, |found| found == loc)?;
         Ok(found.pop())
     }
 
     /// The lines of the resources whose URLs begin like this.
-    pub(super) fn below(&mut self, beginning: &str) -> Result<Vec<Line>, BuildError> {
+    pub(crate) fn below(&mut self, beginning: &str) -> Result<Vec<T>, BuildError> {
         self.lines(beginning, |found| found.starts_with(beginning))
     }
 
+    /// The next line of one resource, of which there may be many in a row: call it until there is none.
+    pub(crate) fn next_of(&mut self, loc: &str) -> Result<Option<T>, BuildError> {
+        let next = self.go_to(loc).and_then(|()| self.take_if(|found| found == loc));
+        next.map_err(|source| BuildError::File { path: self.path.clone(), source })
+    }
+
+    /// The line at which the search is, if it is wanted; then the search is at the one after it.
+    fn take_if(&mut self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Option<T>> {
+        let Some(line) = self.line(self.at)? else { return Ok(None) };
+        let line = &self.window[line];
+        if !is_wanted(&loc_of(line)?) {
+            return Ok(None);
+        }
+        let found = serde_json::from_slice(line)?;
+        self.at += length(line);
+        Ok(Some(found))
+    }
+
     /// The lines from the first that is not before `loc`, for as long as they are wanted.
-    fn lines(&mut self, loc: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Line>, BuildError> {
+    fn lines(&mut self, loc: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<T>, BuildError> {
         let lines = self.go_to(loc).and_then(|()| self.while_wanted(is_wanted));
         lines.map_err(|source| BuildError::File { path: self.path.clone(), source })
     }
 
-    fn while_wanted(&mut self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<Line>> {
+    fn while_wanted(&mut self, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<T>> {
         let (mut begin, mut lines) = (self.at, Vec::new());
         while let Some(line) = self.line(begin)? {
             let line = &self.window[line];
@@ -149,6 +171,24 @@ fn read_exact_at(mut file: &File, bytes: &mut [u8], place: u64) -> io::Result<()
     use std::io::{Read as _, Seek as _, SeekFrom};
     file.seek(SeekFrom::Start(place))?;
     file.read_exact(bytes)
+}
+
+/// The URL of a line, which comes first in it.
+pub(crate) fn loc_of(line: &[u8]) -> io::Result<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Beginning {
+        loc: String,
+    }
+    // Hardly any URL has escaped characters.
+    if let Some(rest) = line.strip_prefix(b"{\"loc\":\"")
+        && let Some(end) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))
+        && rest[end] == b'"'
+        && let Ok(loc) = std::str::from_utf8(&rest[..end])
+    {
+        return Ok(loc.into());
+    }
+    let Beginning { loc } = serde_json::from_slice(line)?;
+    Ok(loc.into())
 }
 
 /// Of a line, its end included.

@@ -1,0 +1,160 @@
+//! The files of the journal from one run to the next: each run adds one, and small ones are merged, so that there are few and none is
+//! rewritten often.
+
+use std::{
+    fs, io,
+    io::{BufWriter, Write as _},
+    path::Path,
+};
+
+use resync_core::build::{BuildError, FolderSink, Sink as _};
+
+use super::{
+    journal::{Lines, paths},
+    store::Store,
+    taken::Taken,
+};
+use crate::{
+    error::{Action, Error},
+    helpers::files,
+    state::{FOLDER, KeptVersions, Segment},
+};
+
+/// How the names of these files begin and end.
+const NAME: (&str, &str) = ("versions-", ".jsonl");
+
+/// The file that the run of a number writes.
+pub(super) fn name(build: u64) -> String {
+    format!("{}{build}{}", NAME.0, NAME.1)
+}
+
+/// What is kept after a run that saw these versions. Done again, it is the same.
+pub(crate) fn advanced(out: &Path, before: Option<&KeptVersions>, taken: &Taken, build: u64) -> KeptVersions {
+    let mut kept = before.cloned().unwrap_or_else(|| KeptVersions {
+        segments: Vec::new(),
+        count: 0,
+        bytes: 0,
+        present: taken.bytes,
+        since: taken.first,
+        until: taken.last,
+        replaced: None,
+        is_whole: false,
+    });
+    kept.segments.extend(taken.segment.clone());
+    kept.count += taken.count;
+    kept.bytes += taken.bytes;
+    kept.until = kept.until.max(taken.last);
+    kept.replaced = kept.replaced.or(taken.replaced);
+    kept.is_whole = taken.is_whole;
+    if let Err(error) = merge(out, &mut kept.segments, build) {
+        tracing::warn!(%error, "cannot merge files of the journal of versions; they stay as they are");
+    }
+    kept
+}
+
+/// Merges the last files until each has at least twice the length of the one after it.
+fn merge(out: &Path, segments: &mut Vec<Segment>, build: u64) -> Result<(), BuildError> {
+    let mut from = segments.len();
+    let mut bytes = 0;
+    while let Some(segment) = from.checked_sub(1).and_then(|last| segments.get(last))
+        && (bytes == 0 || segment.bytes < 2 * bytes)
+    {
+        (from, bytes) = (from - 1, bytes + segment.bytes);
+    }
+    if segments.len() - from < 2 {
+        return Ok(());
+    }
+    let name = format!("{}{build}-merged{}", NAME.0, NAME.1);
+    let failed =
+        |source| BuildError::Write { name: out.join(FOLDER).join(&name).display().to_string(), source };
+    let mut sink = FolderSink::open(out.join(FOLDER))?;
+    let mut draft = BufWriter::new(sink.create(&name).map_err(failed)?);
+    let (mut line, mut bytes) = (Vec::new(), 0);
+    let mut lines = Lines::of(&paths(out, &segments[from..])).map_err(failed)?;
+    while lines.next_into(&mut line).map_err(failed)? {
+        draft.write_all(&line).map_err(failed)?;
+        bytes += line.len() as u64;
+    }
+    let draft = draft.into_inner().map_err(|error| failed(error.into_error()))?;
+    let staged = sink.stage(draft).map_err(failed)?;
+    sink.publish(staged).map_err(failed)?;
+    segments.truncate(from);
+    segments.push(Segment { name, bytes });
+    Ok(())
+}
+
+/// Removes files of the journal that neither the state nor the one before names: who reads by the latter still finds its own.
+pub(crate) fn sweep(out: &Path, states: [Option<&KeptVersions>; 2]) -> Result<(), Error> {
+    let folder = out.join(FOLDER);
+    let is_named = |name: &str| {
+        states.iter().flatten().flat_map(|kept| &kept.segments).any(|segment| segment.name == name)
+    };
+    let swept = names(&folder).and_then(|names| {
+        let unnamed = names.iter().filter(|name| !is_named(name));
+        unnamed.map(|name| folder.join(name)).try_for_each(|path| files::remove_unsynced(&path))
+    });
+    swept.map_err(Error::cannot(Action::Remove, &folder))
+}
+
+/// Removes the journal and all bytes.
+pub(crate) fn remove_all(out: &Path) -> Result<(), Error> {
+    let store = Store::of(out);
+    store.remove_all().map_err(Error::cannot(Action::Remove, store.folder()))?;
+    sweep(out, [None, None])
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = files::if_there(fs::read_dir(folder))?.into_iter().flatten();
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.retain(|name| name.starts_with(NAME.0) && name.ends_with(NAME.1));
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::{datetime::DateTime, document::Change};
+
+    use super::*;
+    use crate::versions::{Journal, VersionLine};
+
+    fn run(out: &Path, before: Option<&KeptVersions>, build: u64, locs: &[u32]) -> KeptVersions {
+        let moment = DateTime::from_unix_millis(i64::try_from(build).unwrap() * 1000).unwrap();
+        let line = |loc: &u32| VersionLine::gone(format!("http://e.x/{loc:03}"), moment);
+        let lines = locs.iter().map(|loc| serde_json::to_string(&line(loc)).unwrap() + "\n");
+        let text = lines.collect::<String>();
+        fs::create_dir_all(out.join(FOLDER)).unwrap();
+        fs::write(out.join(FOLDER).join(name(build)), &text).unwrap();
+        let segment = Some(Segment { name: name(build), bytes: text.len() as u64 });
+        let (count, bytes) = (locs.len() as u64, 10);
+        let (first, last, replaced) = (moment, moment, Some(moment));
+        let taken = Taken { segment, count, bytes, first, last, replaced, is_whole: true };
+        let kept = advanced(out, before, &taken, build);
+        let again = advanced(out, before, &taken, build);
+        assert_eq!(kept, again, "an interrupted run does it again");
+        sweep(out, [before, Some(&kept)]).unwrap();
+        kept
+    }
+
+    #[test]
+    fn mem011_many_small_runs_leave_few_files_and_a_large_one_is_not_rewritten_for_them() {
+        let out = tempfile::tempdir().unwrap();
+        let all: Vec<u32> = (0..400).collect();
+        let mut kept = run(out.path(), None, 1, &all);
+        let first = kept.clone();
+        for build in 2..100 {
+            kept = run(out.path(), Some(&kept), build, &[7]);
+            assert!(kept.segments.len() < 10, "{kept:?}");
+            assert_eq!(kept.segments[0], first.segments[0], "the large one stays");
+        }
+        let journal = Journal::with(out.path(), Some(&kept));
+        let moments: Vec<_> =
+            journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();
+        assert!(moments.is_sorted() && moments.len() == 99, "{moments:?}");
+        assert!(journal.versions("http://e.x/008").all(|version| version.unwrap().change == Change::Deleted));
+        assert_eq!((kept.count, kept.bytes, kept.since), (498, 990, first.since));
+        assert!(names(&out.path().join(FOLDER)).unwrap().len() < 20);
+        remove_all(out.path()).unwrap();
+        assert!(names(&out.path().join(FOLDER)).unwrap().is_empty());
+    }
+}

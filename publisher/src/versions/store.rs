@@ -1,0 +1,275 @@
+//! The bytes of versions: one file for each content, named by its SHA-256 (MEM-010).
+//!
+//! Where the file system can, a file shares its blocks with the resource (a reflink). A hard link would share the file itself: whoever
+//! writes into the resource in place (an editor, `rsync --inplace`, a log) would change the version under its digest, so there are none.
+//!
+//! The files lie in a folder for each first byte of their digests. Beside them lie those of [`crate::inventory`] for JSON Patches.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs::{self, File},
+    io::{self, BufReader, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use resync_core::{
+    build::Item,
+    digest::{Agreement, Algorithm, Digest, Hasher},
+    durable::{self, folder_of},
+};
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::{helpers::files, state::FOLDER};
+
+/// Files that are synced and get their names together.
+const TOGETHER: usize = 1024;
+/// Bytes that are copied at once.
+const BUFFER: usize = 128 * 1024;
+
+/// The bytes of a resource as it is now.
+pub(crate) enum Content {
+    /// A file, whose blocks may be shared.
+    File(File),
+    /// Anything else.
+    Other(Box<dyn Read>),
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    /// Of the set in `out`.
+    pub(crate) fn of(out: &Path) -> Self {
+        Self { folder: out.join(FOLDER).join("versions") }
+    }
+
+    /// The file of a content.
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
+        let text = digest.to_string();
+        let name = text.rsplit(':').next().unwrap_or_default();
+        self.folder.join(name.get(..2).unwrap_or_default()).join(name)
+    }
+
+    /// Opens a content, if it is there.
+    pub(crate) fn open(&self, digest: &Digest) -> io::Result<Option<File>> {
+        files::if_there(File::open(self.path(digest)))
+    }
+
+    /// The folder of all of them.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folders of those whose digests begin with one of these 16 digits.
+    pub(super) fn folders(&self, first: u8) -> impl Iterator<Item = PathBuf> + use<'_> {
+        (0..16_u8).map(move |second| self.folder.join(format!("{first:x}{second:x}")))
+    }
+
+    /// Removes all of them.
+    pub(super) fn remove_all(&self) -> io::Result<()> {
+        (0..16).flat_map(|first| self.folders(first)).try_for_each(|folder| files::remove_folder(&folder))
+    }
+}
+
+/// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
+pub(super) struct Incoming {
+    store: Store,
+    pending: Vec<(TempPath, Digest, u64)>,
+    known: HashSet<Digest>,
+    unsynced: BTreeSet<PathBuf>,
+    /// The folders of contents that were there before.
+    reused: BTreeSet<PathBuf>,
+    is_open: bool,
+    /// The length of the new ones together.
+    pub(super) bytes: u64,
+}
+
+impl Incoming {
+    pub(super) fn new(store: Store) -> Self {
+        let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
+        let (pending, known) = (Vec::new(), HashSet::new());
+        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0 }
+    }
+
+    /// Whether a content is there, or on its way.
+    pub(super) fn has(&mut self, digest: &Digest) -> bool {
+        if self.known.contains(digest) {
+            return true;
+        }
+        let path = self.store.path(digest);
+        let is_there = path.is_file();
+        if is_there && !self.reused.contains(folder_of(&path)) {
+            self.reused.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
+        }
+        is_there
+    }
+
+    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256.
+    pub(super) fn take(&mut self, content: Content, item: &Item) -> io::Result<Option<Digest>> {
+        self.open()?;
+        let mut draft = durable::temporary(&self.store.folder)?;
+        let algorithms = item.hashes.iter().map(Digest::algorithm).chain([Algorithm::Sha256]);
+        let mut hasher = Hasher::new(algorithms);
+        let length = fill(&mut draft, content, &mut hasher)?;
+        let hashes = hasher.finish();
+        let is_it =
+            item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
+        let Some(digest) = hashes.get(Algorithm::Sha256).copied().filter(|_| is_it) else { return Ok(None) };
+        if !self.has(&digest) {
+            self.pending.push((draft.into_temp_path(), digest, length));
+            self.known.insert(digest);
+            self.bytes += length;
+        }
+        Ok(Some(digest))
+    }
+
+    /// Whether so many wait that they are to be brought to the disk.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.pending.len() >= TOGETHER
+    }
+
+    /// Brings those that wait to the disk, and gives them their names. With an error comes how many have none.
+    pub(super) fn flush(&mut self) -> Result<(), (u64, io::Error)> {
+        self.known.clear();
+        let pending = std::mem::take(&mut self.pending);
+        let files: Vec<_> = pending.iter().map(|(draft, ..)| draft.to_path_buf()).collect();
+        let mut lost: Vec<_> = pending.iter().rev().map(|(.., length)| *length).collect();
+        let mut placed = durable::sync_many(&files, &BTreeSet::new(), &self.store.folder);
+        for (draft, digest, _) in pending {
+            placed = placed.and_then(|()| self.place(draft, &digest));
+            if placed.is_err() {
+                break;
+            }
+            lost.pop();
+        }
+        placed.map_err(|error| {
+            self.bytes -= lost.iter().sum::<u64>();
+            (lost.len() as u64, error)
+        })
+    }
+
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        let saved = modified(&self.store.folder.with_file_name("state.json"));
+        let reused = std::mem::take(&mut self.reused).into_iter();
+        self.unsynced.extend(reused.filter(|folder| modified(folder) >= saved));
+        durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
+    }
+
+    fn place(&mut self, draft: TempPath, digest: &Digest) -> io::Result<()> {
+        files::step()?;
+        let path = self.store.path(digest);
+        let folder = folder_of(&path);
+        if self.unsynced.insert(folder.to_owned()) {
+            if !folder.is_dir() {
+                fs::create_dir(folder)?;
+            }
+            self.unsynced.insert(self.store.folder.clone());
+        }
+        draft.persist(&path).map_err(|error| error.error)
+    }
+
+    /// Makes the folder, and removes what a killed run left.
+    fn open(&mut self) -> io::Result<()> {
+        if !self.is_open {
+            durable::make_folder(&self.store.folder)?;
+            durable::sweep(&self.store.folder)?;
+            self.is_open = true;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a content into a new file; returns its length.
+fn fill(draft: &mut NamedTempFile, content: Content, hasher: &mut Hasher) -> io::Result<u64> {
+    let content: Box<dyn Read> = match content {
+        Content::File(file) if durable::share_bytes(&file, draft.as_file()) => {
+            return io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher);
+        }
+        Content::File(file) => Box::new(file),
+        Content::Other(content) => content,
+    };
+    io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })
+}
+
+/// Writes into a file and digests what was written.
+struct Both<'a> {
+    draft: &'a mut NamedTempFile,
+    hasher: &'a mut Hasher,
+}
+
+impl Write for Both<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.draft.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.draft.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(incoming: &mut Incoming, text: &str, item: &Item) -> Option<Digest> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let content = Content::Other(Box::new(io::Cursor::new(text.to_owned())));
+        let taken = incoming.take(content, item).unwrap();
+        assert_eq!(
+            incoming.take(Content::File(file), item).unwrap(),
+            taken,
+            "a file is taken as a stream is"
+        );
+        taken
+    }
+
+    #[test]
+    fn mem010_only_bytes_that_have_the_told_digests_come_in_and_each_content_once() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        let item = |text: &str| Item::new("http://e.x/").content(text.as_bytes());
+        let digest = Digest::of(Algorithm::Sha256, b"one");
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        assert_eq!(take(&mut incoming, "two", &item("one")), None);
+        assert_eq!(take(&mut incoming, "one", &Item { length: Some(4), ..item("one") }), None);
+        assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
+        let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
+        assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
+        assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
+        incoming.flush().unwrap();
+        incoming.finish().unwrap();
+        assert!(incoming.has(&digest) && incoming.bytes == 6);
+        assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
+        incoming.flush().unwrap();
+        assert_eq!(incoming.bytes, 6);
+        assert_eq!(fs::read(store.path(&digest)).unwrap(), b"one");
+        let mut left = fs::read_dir(store.folder()).unwrap().map(|entry| entry.unwrap().path());
+        assert!(left.all(|path| path.is_dir()), "no draft is left");
+        store.remove_all().unwrap();
+        assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem014_what_cannot_get_its_name_is_counted_and_does_not_count_as_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        for text in ["one", "three"] {
+            let item = Item::new("http://e.x/").content(text.as_bytes());
+            take(&mut incoming, text, &item).unwrap();
+        }
+        fs::remove_dir_all(store.folder()).unwrap();
+        let (lost, _) = incoming.flush().unwrap_err();
+        assert_eq!((lost, incoming.bytes), (2, 0));
+    }
+}

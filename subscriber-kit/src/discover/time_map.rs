@@ -1,0 +1,277 @@
+//! The versions of a resource that somebody keeps: finds its TimeMap, and reads it (RFC 7089, section 5; MEM-058).
+
+use std::collections::{HashSet, VecDeque};
+use std::io::BufReader;
+
+use http::HeaderMap;
+use resync_core::datetime::DateTime;
+use resync_core::document::{Entry, Relation, Root};
+use resync_core::memento::{LinkFormatReader, MAX_TIME_MAP, TimeMapLink, is_same_original};
+use resync_core::websub::{LinkHeader, LinkValue};
+use resync_core::xml::{ReadError, Reader};
+use serde::Serialize;
+use url::Url;
+
+use super::{DiscoverError, Source};
+use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, led_to};
+use crate::text;
+
+/// How many pages of a TimeMap are read.
+const MAX_PAGES: usize = 1000;
+
+/// How many lists are searched for a resource.
+const MAX_LISTS: usize = 1000;
+
+/// The versions of a resource, as a TimeMap lists them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TimeMap {
+    /// The resource.
+    pub original: Url,
+    /// Where the TimeMap is.
+    pub time_map: Url,
+    /// Where a version is negotiated by its time.
+    pub time_gate: Option<String>,
+    /// The versions, oldest first.
+    pub versions: Vec<KnownVersion>,
+    /// How many of its links could not be read.
+    pub skipped: u64,
+    /// Further TimeMaps that it leads to and that could not be read.
+    pub unreadable: Vec<UnreadablePage>,
+}
+
+/// A further TimeMap that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UnreadablePage {
+    /// Where it is.
+    pub url: Url,
+    /// Why it cannot be read.
+    pub reason: String,
+}
+
+/// A version in a TimeMap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct KnownVersion {
+    /// Its moment.
+    #[serde(rename = "datetime", with = "text")]
+    pub at: DateTime,
+    /// Where it is.
+    pub url: String,
+}
+
+/// Finds the TimeMap of a resource and reads it, with all its pages.
+///
+/// What the resource itself answers says where it is, or else its entry in a Resource List of the Source, or else a TimeGate that one of
+/// these names (MEM-021, MEM-035).
+///
+/// # Errors
+/// [`DiscoverError::NoTimeMap`], [`DiscoverError::TimeMap`] and [`DiscoverError::Fetch`].
+pub async fn versions_of(client: &Client, source: &Source, original: &Url) -> Result<TimeMap, DiscoverError> {
+    let time_map = find(client, source, original).await?;
+    Reading::of(original, time_map).run(client).await
+}
+
+/// Where versions of a resource are.
+#[derive(Debug, Default)]
+struct Places {
+    time_map: Option<Url>,
+    time_gate: Option<Url>,
+}
+
+impl Places {
+    fn in_links(links: &LinkHeader) -> Self {
+        let place = |rel| links.first(rel).and_then(|target| Url::parse(target).ok()).filter(is_usable);
+        Self { time_map: place("timemap"), time_gate: place("timegate") }
+    }
+
+    fn in_entry(entry: &Entry, document: &Url) -> Self {
+        let place = |rel| entry.link(rel).and_then(|link| led_to(document, &link.href)).filter(is_usable);
+        Self { time_map: place(&Relation::TimeMap), time_gate: place(&Relation::TimeGate) }
+    }
+
+    /// What is known of both; `self` goes before.
+    fn or(self, other: Self) -> Self {
+        Self { time_map: self.time_map.or(other.time_map), time_gate: self.time_gate.or(other.time_gate) }
+    }
+}
+
+fn is_usable(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.as_str().len() <= MAX_URL
+}
+
+async fn find(client: &Client, source: &Source, original: &Url) -> Result<Url, DiscoverError> {
+    let mut places = match asked(client, original).await {
+        Ok(places) => places,
+        // The lists may know it all the same.
+        Err(error) => {
+            tracing::debug!(%error, "a resource does not say where its versions are");
+            Places::default()
+        }
+    };
+    if places.time_map.is_none() {
+        places = places.or(listed(client, source, original).await);
+    }
+    let time_map = match (places.time_map, places.time_gate) {
+        (None, Some(time_gate)) => asked(client, &time_gate).await?.time_map,
+        (time_map, _) => time_map,
+    };
+    time_map.ok_or_else(|| DiscoverError::NoTimeMap { original: Box::new(original.clone()) })
+}
+
+/// What the headers of an answer say, whatever its status: one who deleted a resource may keep its versions.
+async fn asked(client: &Client, url: &Url) -> Result<Places, FetchError> {
+    let mut deadline = Deadline::after(client.options().document_timeout);
+    let reply = client.ask(url, Follow::Anywhere, HeaderMap::new(), &mut deadline).await?;
+    Ok(Places::in_links(&reply.links))
+}
+
+/// What the Resource Lists say. One that cannot be read says nothing.
+async fn listed(client: &Client, source: &Source, original: &Url) -> Places {
+    let roots = source.sets.iter().filter_map(|set| set.resource_list.clone());
+    let (mut open, mut seen) = (roots.collect::<VecDeque<_>>(), HashSet::new());
+    while let Some(list) = open.pop_front() {
+        if seen.len() >= MAX_LISTS || !seen.insert(list.clone()) {
+            continue;
+        }
+        let fetched = match client.document(&list).await {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                tracing::debug!(%error, "cannot search a list for a resource");
+                continue;
+            }
+        };
+        let wanted = original.clone();
+        let searching = tokio::task::spawn_blocking(move || searched(&fetched, &wanted));
+        match searching.await.expect("reading a document does not panic, and its task is never aborted") {
+            Ok((Some(places), _)) => return places,
+            Ok((None, parts)) => open.extend(parts),
+            Err(error) => tracing::debug!(%error, %list, "cannot search a list for a resource"),
+        }
+    }
+    Places::default()
+}
+
+/// What one list says of the resource, and the lists of an index.
+fn searched(fetched: &Fetched, wanted: &Url) -> Result<(Option<Places>, Vec<Url>), ReadError> {
+    let mut reader = Reader::new(BufReader::new(&fetched.file))?;
+    let is_index = reader.header().root == Root::SitemapIndex;
+    let mut parts = Vec::new();
+    for entry in reader.by_ref() {
+        let entry = entry?;
+        let Some(url) = led_to(&fetched.url, &entry.loc) else { continue };
+        if is_index && parts.len() < MAX_LISTS {
+            parts.push(url);
+        } else if url == *wanted {
+            return Ok((Some(Places::in_entry(&entry, &fetched.url)), Vec::new()));
+        }
+    }
+    Ok((None, parts))
+}
+
+/// A TimeMap that is being read.
+struct Reading {
+    found: TimeMap,
+    open: VecDeque<Url>,
+    /// So that pages that lead to each other end.
+    seen: HashSet<Url>,
+    /// How many more bytes are read.
+    room: u64,
+    is_one: bool,
+}
+
+impl Reading {
+    fn of(original: &Url, time_map: Url) -> Self {
+        let found = TimeMap {
+            original: original.clone(),
+            time_map: time_map.clone(),
+            time_gate: None,
+            versions: Vec::new(),
+            skipped: 0,
+            unreadable: Vec::new(),
+        };
+        let seen = HashSet::from([time_map.clone()]);
+        Self { found, open: VecDeque::from([time_map]), seen, room: MAX_TIME_MAP, is_one: false }
+    }
+
+    async fn run(mut self, client: &Client) -> Result<TimeMap, DiscoverError> {
+        while let Some(page) = self.open.pop_front() {
+            match self.page(client, &page).await {
+                Ok(()) => {}
+                // The other pages have versions too.
+                Err(DiscoverError::Fetch(error)) if page != self.found.time_map => {
+                    let reason = error.about(page.as_str());
+                    self.found.unreadable.push(UnreadablePage { url: page, reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.is_one {
+            return Err(self.wrong("it is no TimeMap"));
+        }
+        self.found.versions.sort();
+        self.found.versions.dedup();
+        Ok(self.found)
+    }
+
+    /// Reads one page while it arrives.
+    async fn page(&mut self, client: &Client, page: &Url) -> Result<(), DiscoverError> {
+        let mut deadline = Deadline::after(client.options().document_timeout);
+        let answer = client.get(page, Follow::Anywhere, HeaderMap::new(), &mut deadline).await?;
+        let mut answer = answer.ok_or_else(|| FetchError::of_status(page, 304))?;
+        self.seen.insert(answer.url.clone());
+        let mut reader = LinkFormatReader::new(self.room);
+        while let Some(chunk) = deadline.meet(page, answer.chunk()).await?? {
+            self.room = self.room.saturating_sub(chunk.len() as u64);
+            let links = reader.read(&chunk).map_err(|error| self.wrong(&error.to_string()))?;
+            self.take(&links, &answer.url)?;
+        }
+        let end = reader.end();
+        self.found.skipped += end.skipped;
+        self.take(&end.links, &answer.url)
+    }
+
+    fn take(&mut self, links: &[LinkValue], page: &Url) -> Result<(), DiscoverError> {
+        for link in links.iter().flat_map(|link| TimeMapLink::read(link, page)) {
+            self.is_one = true;
+            match link {
+                TimeMapLink::Original(uri) => self.is_of(&uri)?,
+                TimeMapLink::TimeGate(uri) => {
+                    self.found.time_gate.get_or_insert(uri);
+                }
+                TimeMapLink::TimeMap { uri, .. } => self.leads_to(&uri),
+                TimeMapLink::Memento { uri, at } => {
+                    self.found.versions.push(KnownVersion { at: at.datetime(), url: uri });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An error if it is of another resource.
+    fn is_of(&self, original: &str) -> Result<(), DiscoverError> {
+        if is_same_original(original, self.found.original.as_str()) {
+            return Ok(());
+        }
+        Err(self.wrong(&format!("it is of {original}")))
+    }
+
+    fn leads_to(&mut self, uri: &str) {
+        let Some(next) = Url::parse(uri).ok().filter(is_usable) else { return };
+        if self.seen.contains(&next) {
+            return;
+        }
+        if self.seen.len() >= MAX_PAGES {
+            let reason = format!("the TimeMap has more than {MAX_PAGES} pages");
+            return self.found.unreadable.push(UnreadablePage { url: next, reason });
+        }
+        self.seen.insert(next.clone());
+        self.open.push_back(next);
+    }
+
+    fn wrong(&self, reason: &str) -> DiscoverError {
+        DiscoverError::TimeMap { url: Box::new(self.found.time_map.clone()), reason: reason.to_owned() }
+    }
+}

@@ -1,0 +1,60 @@
+//! A copy of the past: the Source as it was at a moment (MEM-060 to MEM-063).
+
+pub(super) mod plan;
+
+use std::sync::Arc;
+
+use resync_common::words::counted;
+use resync_core::datetime::DateTime;
+
+use super::SyncError;
+use super::baseline::deletion_obstacle;
+use super::report::Report;
+use super::run::Run;
+use crate::sync::files::download::blocking;
+use crate::sync::files::executor::Executor;
+use crate::sync::files::past::Past;
+use crate::sync::files::run_outcome::RunOutcome;
+use crate::sync::reading::collector::Collected;
+use crate::sync::reading::later::LaterChanges;
+use crate::sync::saved::cache::FileCache;
+use plan::PastSnapshot;
+
+impl Run<'_> {
+    /// Makes the copy as the Source was at this moment.
+    pub(super) async fn at(&self, moment: DateTime) -> Result<Report, SyncError> {
+        let snapshot = Box::pin(self.lists.past(moment)).await?;
+        let PastSnapshot { collected, consistency, unproven, known_since, known_until } = snapshot;
+        let Collected { file_map, plan, mut report, packages, later, .. } = collected;
+        if self.options.delete && file_map.is_empty() {
+            return Err(SyncError::Empty { url: self.lists.list.clone() });
+        }
+        let deletion_skipped = deletion_obstacle(&consistency, report.failed, self.options);
+        let may_remove = self.options.delete && deletion_skipped.is_none();
+        self.record_origin().await?;
+        let loading = Arc::clone(&self.folder);
+        let cache = blocking(move || FileCache::load(&loading)).await;
+        let later = Arc::new(later.unwrap_or_else(|| LaterChanges::of(moment)));
+        let timegate = self.options.timegate.as_ref();
+        let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        executor.past = Some(Past::new(&self.lists, timegate, later, known_since, known_until));
+        Box::pin(executor.unpack(&plan, packages)).await?;
+        let (mut updates, mut run_outcome) = (FileCache::default(), RunOutcome::default());
+        Box::pin(executor.resources(&plan, &mut report, &mut run_outcome, &mut updates)).await?;
+        if may_remove {
+            self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
+        }
+        executor.account(&mut report);
+        report.at = Some(moment);
+        report.in_copy = Some(report.resources);
+        report.deletion_skipped = deletion_skipped;
+        report.unproven = unproven.or_else(|| not_had(report.failed, moment));
+        self.save(run_outcome.changed, Some(updates), None, None).await?;
+        Ok(report)
+    }
+}
+
+/// Why the copy is not proven to be that of the moment, if something failed.
+fn not_had(failed: u64, moment: DateTime) -> Option<String> {
+    (failed > 0).then(|| format!("{} cannot be had as of {moment}", counted(failed, "resource", "resources")))
+}
