@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use resync_common::client::{tls, web_roots};
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
@@ -136,10 +137,15 @@ impl Host {
 
     async fn session(self: Arc<Self>) -> std::result::Result<Session, String> {
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.address.shown());
-        let socket = self.address.open().await.map_err(|error| named(&error))?;
+        // Boxed, each, so that the compiler sees that it may go to another thread.
+        let opening: BoxFuture<'_, io::Result<Box<dyn Socket>>> = Box::pin(self.address.open());
+        let socket = opening.await.map_err(|error| named(&error))?;
         let connecting = self.config.connect_raw(socket, self.connector.clone());
+        let connecting: BoxFuture<'_, std::result::Result<_, tokio_postgres::Error>> = Box::pin(connecting);
         let (client, connection) = connecting.await.map_err(|error| named(&words(&error)))?;
-        Session::begin(client, connection).await.map_err(|reason| named(&reason))
+        let beginning: BoxFuture<'_, std::result::Result<Session, String>> =
+            Box::pin(Session::begin(client, connection));
+        beginning.await.map_err(|reason| named(&reason))
     }
 }
 

@@ -142,8 +142,8 @@ impl Session {
     pub(super) async fn listen(&self, channel: &str, own_signature: String) -> Result<(), String> {
         // Where it is done twice, by the same.
         let _ = self.heard.own_signature.set(own_signature);
-        let listening = self.client.batch_execute(&format!("LISTEN {channel}"));
-        listening.await.map_err(|error| words(&error))
+        let listen = format!("LISTEN {channel}");
+        self.client.batch_execute(&listen).await.map_err(|error| words(&error))
     }
 
     /// Returns when a hint has come since the last call.
