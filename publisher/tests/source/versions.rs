@@ -213,12 +213,16 @@ fn mem035_entries_link_to_their_versions_and_resources_to_where_these_are_negoti
     let moment = changed.metadata.as_ref().unwrap().datetime.unwrap();
     let digits: String =
         moment.truncate_to_seconds().to_string().chars().filter(char::is_ascii_digit).collect();
+    // Of two builds within a second the later has a number, too (MEM-032).
+    let second = format!("{digits}-1");
+    let shown = &changed.link(&Relation::Memento).unwrap().href;
+    let stamp = if shown.contains(&second) { second } else { digits };
     let expected = Link {
         hash: Digest::of(Algorithm::Sha256, b"changed").into(),
         length: Some(7),
         modified: Some(moment),
         media_type: Some("text/plain".to_owned()),
-        ..Link::new(Relation::Memento, format!("{BASE}/resync/versions/{digits}/{BASE}/a.txt"))
+        ..Link::new(Relation::Memento, format!("{BASE}/resync/versions/{stamp}/{BASE}/a.txt"))
     };
     assert_eq!(changed.link(&Relation::Memento), Some(&expected));
     assert_eq!(entry(list.entries(), "sub/b%20c.xml").links, []);

@@ -82,13 +82,17 @@ impl Owner {
     async fn take_free(&self, shard: Shard) -> bool {
         match self.take(shard).await {
             Ok(()) => true,
-            Err(NotTaken::Store(StoreError::Owned)) => false,
+            // Somebody else has taken it, or let it go here, or delivery stops.
+            Err(
+                NotTaken::Store(StoreError::Owned)
+                | NotTaken::Here(_)
+                | NotTaken::CalledOff(_)
+                | NotTaken::Stopped(_),
+            ) => false,
             Err(NotTaken::Store(error)) => {
                 warn!(shard = shard.0, %error, "shard not taken over: trying again");
                 false
             }
-            // Somebody else has taken it here or let it go, or delivery stops.
-            Err(NotTaken::Here(_) | NotTaken::CalledOff(_) | NotTaken::Stopped(_)) => false,
         }
     }
 }

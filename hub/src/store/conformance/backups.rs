@@ -119,7 +119,7 @@ struct Meddling {
 impl Write for Meddling {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.written += 1;
-        if self.written % 3 == 0 && self.written < 100 {
+        if self.written.is_multiple_of(3) && self.written < 100 {
             self.handle.block_on(meddle(&*self.store, self.written));
         }
         self.file.write(bytes)

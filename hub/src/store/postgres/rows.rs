@@ -18,7 +18,7 @@ pub(super) type Param = Box<dyn ToSql + Sync + Send>;
 /// The parameters of a statement, in their order.
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        vec![$(Box::new($value) as $crate::store::postgres::rows::Param),*]
+        Vec::<$crate::store::postgres::rows::Param>::from([$(Box::new($value) as $crate::store::postgres::rows::Param),*])
     };
 }
 pub(super) use params;

@@ -18,7 +18,7 @@ impl Seen {
         let (first, next) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let numbers = parts.next()?.split(',').filter(|number| !number.is_empty());
         let under_way = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
-        Some(Self { first, next, under_way, written })
+        Some(Self { written, first, next, under_way })
     }
 
     /// As the database writes it.
