@@ -32,7 +32,7 @@ use crate::liveness::Liveness;
 use crate::meters::Meters;
 use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
-use crate::store::{self, Keyring, KeyringError, Store, StoreError, WallClock};
+use crate::store::{Keyring, KeyringError, Place, Store, StoreError, WallClock};
 use crate::subscriptions::{
     Bounds, CallbackClients, Denials, LeasePolicy, Requests, Verification, VerificationBreaker,
     VerificationMeters,
@@ -326,7 +326,7 @@ fn warn_of_settings(config: &Config) {
 /// Secrets that are not yet under today's key are rewritten before anything else happens.
 async fn open_store(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     let keys = Keyring::of(&config.secrets)?;
-    let store = store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve)?;
+    let store = Place::of(config).open(keys.clone(), config.store.reserve).await?;
     if let Some(key) = keys.writes_with() {
         let secrets = store.rotate_secrets(keys).await?;
         info!(%key, rewritten = secrets, "secrets are encrypted");

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use resync_common::locks::lock;
 use tokio::sync::{mpsc, watch};
 
-use crate::store::{Shard, StoreError};
+use crate::store::{Accepted, Shard, StoreError};
 
 /// What is to be done for the shards of this hub.
 #[async_trait]
@@ -20,6 +20,12 @@ pub trait WaitingWork: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`] where that cannot be read. The shards are to be let go then.
     async fn take(&self, shards: &[Shard]) -> Result<(), StoreError>;
+
+    /// Another hub has accepted this for a shard that this hub owns: does it, if it is of this kind. It may be known already.
+    ///
+    /// # Errors
+    /// [`StoreError`] where it cannot be read.
+    async fn take_up(&self, shard: Shard, accepted: Accepted) -> Result<(), StoreError>;
 
     /// This hub owns the shard no longer: begins nothing more there, and ends what is under way. That waits in the store for the next owner.
     /// Does nothing where the shard was not taken.
@@ -41,6 +47,9 @@ pub(crate) trait JobRunner: fmt::Debug + Send + Sync + 'static {
         shards: &[Shard],
         queues: &JobQueues<Self::Job>,
     ) -> Result<(), StoreError>;
+
+    /// The job of something that another hub has accepted for this shard; `None` where it is of another kind, or does not wait any more.
+    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<Self::Job>, StoreError>;
 }
 
 /// The queues of a module's jobs, one for each shard that this hub owns. Clones share them.
@@ -142,6 +151,13 @@ impl<R: JobRunner> WaitingWork for QueuedWork<R> {
         self.runner.enqueue_waiting(shards, &self.queues).await
     }
 
+    async fn take_up(&self, shard: Shard, accepted: Accepted) -> Result<(), StoreError> {
+        if let Some(job) = self.runner.job(shard, accepted).await? {
+            self.queues.send(shard, job);
+        }
+        Ok(())
+    }
+
     fn let_go(&self, shard: Shard) {
         self.queues.close(shard);
     }
@@ -189,6 +205,7 @@ impl<T> JobQueues<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{PingId, RequestId};
 
     /// Reports each job.
     #[derive(Debug)]
@@ -217,6 +234,11 @@ mod tests {
                 queues.send(*shard, job);
             }
             Ok(())
+        }
+
+        async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<u8>, StoreError> {
+            let is_ours = matches!(accepted, Accepted::Request(_));
+            Ok(self.waiting.lock().unwrap().get(&shard).copied().filter(|_| is_ours))
         }
     }
 
@@ -258,6 +280,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_another_hub_has_accepted_is_done_where_the_shard_is_here_and_by_whose_it_is() {
+        let (queues, work) = JobQueues::new_pair();
+        let (_running, stop) = watch::channel(false);
+        tokio::spawn(work.run(stop));
+        let (worker, mut begun) = worker();
+        worker.waiting.lock().unwrap().insert(Shard(3), 30);
+        let waiting = queues.run_by(worker);
+        waiting.take(&[Shard(1)]).await.unwrap();
+        assert_eq!(begun.recv().await, Some(10));
+        waiting.take_up(Shard(3), Accepted::Request(RequestId(1))).await.unwrap();
+        waiting.take_up(Shard(1), Accepted::Ping(PingId(1))).await.unwrap();
+        waiting.take(&[Shard(2)]).await.unwrap();
+        assert_eq!(
+            begun.recv().await,
+            Some(20),
+            "the shard was elsewhere, and the ping is somebody else's to do"
+        );
+        waiting.take_up(Shard(1), Accepted::Request(RequestId(1))).await.unwrap();
+        assert_eq!(begun.recv().await, Some(10));
+    }
+
+    #[tokio::test]
     async fn a_shard_whose_work_cannot_be_read_is_not_taken() {
         let (queues, _work) = JobQueues::new_pair();
         let waiting = queues.run_by(worker().0);
@@ -283,6 +327,10 @@ mod tests {
 
         async fn enqueue_waiting(&self, _: &[Shard], _: &JobQueues<()>) -> Result<(), StoreError> {
             Ok(())
+        }
+
+        async fn job(&self, _: Shard, _: Accepted) -> Result<Option<()>, StoreError> {
+            Ok(None)
         }
     }
 

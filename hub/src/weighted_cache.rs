@@ -35,6 +35,19 @@ impl<K: Hash + Eq, V> WeightedCache<K, V> {
         }
     }
 
+    /// Drops every entry that is not wanted any more.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&K) -> bool)
+    where
+        K: Clone,
+    {
+        let dropped: Vec<_> =
+            self.entries.iter().map(|(key, _)| key).filter(|key| !is_wanted(key)).cloned().collect();
+        for key in &dropped {
+            self.pop(key);
+        }
+    }
+
     pub(crate) fn pop(&mut self, key: &K) -> Option<V> {
         let (value, weight) = self.entries.pop(key)?;
         self.weight -= weight;
@@ -88,6 +101,20 @@ mod tests {
         assert!(cache.get(&1).is_none() && cache.get(&2).is_some());
         cache.put(3, (), 1);
         assert!(cache.get(&2).is_none() && cache.get(&3).is_some());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn what_is_not_wanted_any_more_takes_no_room() {
+        let mut cache = WeightedCache::new(100);
+        for key in 1..=4 {
+            cache.put(key, (), 20);
+        }
+        cache.retain(|key| *key > 2);
+        assert_eq!(
+            ([1, 2, 3, 4].map(|key| cache.get(&key).is_some()), cache.weight),
+            ([false, false, true, true], 40)
+        );
     }
 
     proptest! {

@@ -10,7 +10,9 @@ use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::admin::{Audit, By, Size, counted};
 use resync_hub::config::Config;
-use resync_hub::store::{self, BackupError, Copied, Credentials, Files, Header, StoreError};
+use resync_hub::store::{
+    self, BackupError, Copied, Credentials, Header, Keyring, Place, Registry, StoreError,
+};
 use resync_hub::topics::Tokens;
 use tempfile::Builder;
 
@@ -125,9 +127,14 @@ fn take(config: &Config, file: &Path, admin: Option<&AdminAddress>, out: impl Wr
     } else if let Err(not_ours) = is_ours_or_is_passed_on(config, file) {
         ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
-        let stopped =
-            store::back_up(config.store.engine, &config.data_dir, &config.beside_the_store(), &mut out);
-        match stopped {
+        let place = Place::of(config);
+        let keys = if matches!(place, Place::Folder { .. }) {
+            // It is copied as it is.
+            Keyring::none()
+        } else {
+            Keyring::of(&config.secrets).map_err(Failure::new)?
+        };
+        match place.back_up(&keys, &config.beside_the_store(), &mut out) {
             // Nothing was written yet.
             Err(BackupError::Store(StoreError::Locked { .. })) => ask(config, admin, &mut out)?,
             taken => drop(taken.map_err(Failure::new)?),
@@ -147,39 +154,39 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     if config.data_dir.exists() {
         is_ours_or_is_piped(&config, &file)?;
     }
-    let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
-    let (engine, directory) = (config.store.engine, &config.data_dir);
+    let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
+    let place = Place::of(&config);
     let credentials = if without_credentials { Credentials::LeftOut } else { Credentials::Restored };
     let restored = if file == Path::new("-") {
-        store::restore_stream(engine, directory, &keys, credentials, io::stdin().lock())
+        place.restore_stream(&keys, credentials, io::stdin().lock())
     } else {
-        store::restore(engine, directory, &keys, credentials, &file)
+        place.restore(&keys, credentials, &file)
     };
     let (header, found) = restored.map_err(Failure::new)?;
-    let audit = Audit::open(Arc::new(Files::in_folder(directory))).map_err(Failure::new)?;
+    let registry = place.registry(&keys).map_err(Failure::new)?;
+    let audit = Audit::open(Arc::clone(&registry)).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restore", &format!("the backup of {}", header.begun));
     let records = counted(found.records, "record", "records");
     audit.end(begun.map_err(Failure::new)?, &records);
-    say(format_args!(
-        "{}: {records} of a backup begun at {}, in {}",
-        config.data_dir.display(),
-        header.begun,
-        config.store.engine
-    ));
-    name_tokens(&config)?;
+    say(format_args!("{place}: {records} of a backup begun at {}, in {}", header.begun, config.store.engine));
+    name_tokens(&*registry)?;
     if found.faults.is_empty() {
         return Ok(());
     }
+    let faults = counted(found.faults.len(), "fault", "faults");
+    let advice = if matches!(place, Place::Folder { .. }) {
+        "see `resync-hub fsck`, then type `resync-hub fsck --repair`"
+    } else {
+        "what cannot be read was left out"
+    };
     Err(Failure::new(format_args!(
-        "restored with {} that the store had when it was backed up: see `resync-hub fsck`, then type \
-         `resync-hub fsck --repair`",
-        counted(found.faults.len(), "fault", "faults")
+        "restored with {faults} that the store had when it was backed up: {advice}"
     )))
 }
 
 /// The maker of the backup may have added a token: the operator sees who may publish from now on.
-fn name_tokens(config: &Config) -> Result<(), Failure> {
-    let tokens = Tokens::open(&Files::in_folder(&config.data_dir)).map_err(Failure::new)?;
+fn name_tokens(registry: &dyn Registry) -> Result<(), Failure> {
+    let tokens = Tokens::open(registry).map_err(Failure::new)?;
     for (name, info) in tokens.list() {
         complain(format_args!(
             "with it comes the publishers' token {name:?} for topics that begin with {}: `resync-hub token revoke` ends one that you \

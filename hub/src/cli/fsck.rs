@@ -1,12 +1,9 @@
-//! `resync-hub fsck`: checks the store of a stopped hub, and repairs it.
-
-use std::sync::Arc;
+//! `resync-hub fsck`: checks the store of a stopped hub, or that in a database, and repairs one in a folder.
 
 use clap::Args;
 use resync_common::output::note;
 use resync_hub::admin::{Audit, By, counted};
-use resync_hub::config::Config;
-use resync_hub::store::{self, Files, Findings, RepairStep, Repaired};
+use resync_hub::store::{Findings, Keyring, Place, RepairStep, Repaired};
 use serde_json::{Value, json};
 
 use super::owner::is_ours;
@@ -17,6 +14,9 @@ use super::{Failure, answer, say};
 const SHOWN: usize = 100;
 /// What helps where a check has found faults.
 const DAMAGED: &str = "restore a backup, or take one now (`resync-hub backup` copies a damaged store as it is) and type `resync-hub fsck --repair`";
+
+/// What helps there.
+const DAMAGED_DATABASE: &str = "restore a backup into an empty database, or the database to a point in time";
 
 #[derive(Args, Debug)]
 pub(super) struct Fsck {
@@ -32,15 +32,20 @@ pub(super) struct Fsck {
 
 pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
-    is_ours(&config)?;
-    let keys = store::Keyring::of(&config.secrets).map_err(Failure::new)?;
+    let place = Place::of(&config);
+    let is_in_folder = matches!(place, Place::Folder { .. });
+    // Nothing is written into the folder while a database is looked at.
+    if is_in_folder || command.repair {
+        is_ours(&config)?;
+    }
+    let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let (steps, left, advice) = if command.repair {
-        note(format_args!("repairing the store in {}", config.data_dir.display()));
-        let Repaired { steps, left } = repair(&config, &keys)?;
+        note(format_args!("repairing the store in {place}"));
+        let Repaired { steps, left } = repair(&place, &keys)?;
         (steps, left, "this cannot be repaired: restore a backup")
     } else {
-        let found = store::check(config.store.engine, &config.data_dir, &keys).map_err(Failure::new)?;
-        (Vec::new(), found, DAMAGED)
+        let found = place.check(&keys).map_err(Failure::new)?;
+        (Vec::new(), found, if is_in_folder { DAMAGED } else { DAMAGED_DATABASE })
     };
     if command.json {
         answer(as_json(&steps, &left));
@@ -55,10 +60,11 @@ pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     Err(Failure::new(format_args!("{faults} in {records}: {advice}")))
 }
 
-fn repair(config: &Config, keys: &store::Keyring) -> Result<Repaired, Failure> {
-    let audit = Audit::open(Arc::new(Files::in_folder(&config.data_dir))).map_err(Failure::new)?;
+fn repair(place: &Place, keys: &Keyring) -> Result<Repaired, Failure> {
+    let audit = place.registry(keys).map_err(Failure::new)?;
+    let audit = Audit::open(audit).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "repair", "").map_err(Failure::new)?;
-    let repaired = store::repair(config.store.engine, &config.data_dir, keys);
+    let repaired = place.repair(keys);
     let outcome = repaired.as_ref().map_or_else(ToString::to_string, |repaired| outcome_of(&repaired.steps));
     audit.end(begun, &outcome);
     repaired.map_err(Failure::new)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use resync_common::words::counted;
 use resync_hub::config::Config;
-use resync_hub::store::{self, Keyring, KeyringError, StoreError};
+use resync_hub::store::{Keyring, KeyringError, Place, StoreError};
 use serde::Deserialize;
 use tokio::runtime;
 
@@ -54,11 +54,12 @@ fn rotate(config: &Config, at: Option<&AdminAddress>) -> Result<String, Failure>
     if let Err(not_ours) = is_ours(config) {
         return ask_running(config, None).map_err(|running| running.and(&not_ours));
     }
-    let store = match store::open(config.store.engine, &config.data_dir, keys.clone(), config.store.reserve) {
+    let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
+    let place = Place::of(config);
+    let store = match runtime.block_on(place.open(keys.clone(), config.store.reserve)) {
         Err(StoreError::Locked { .. }) => return ask_running(config, None),
         opened => opened.map_err(Failure::new)?,
     };
-    let runtime = runtime::Builder::new_current_thread().build().map_err(Failure::new)?;
     let rewritten = runtime.block_on(store.rotate_secrets(keys)).map_err(Failure::new)?;
     Ok(summary(rewritten, &key.to_string()))
 }

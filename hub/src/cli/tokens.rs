@@ -1,4 +1,4 @@
-//! `resync-hub token`: the publishers' tokens, by way of the running hub, or in the files of one that is stopped.
+//! `resync-hub token`: the publishers' tokens, by way of the running hub, or where one that is stopped keeps them.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use clap::Subcommand;
 use resync_common::output::{Table, note};
 use resync_hub::admin::{Audit, By};
 use resync_hub::config::Config;
-use resync_hub::store::{Files, Registry};
+use resync_hub::store::{Keyring, Place, Registry};
 use resync_hub::topics::{NewToken, TokenInfo, Tokens, TokensError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -99,10 +99,13 @@ impl<'a> Whose<'a> {
 
     fn list(&self) -> Result<Vec<Line>, Failure> {
         self.of_running()?.or_else(|away| {
-            let files = Files::in_folder(&self.config.data_dir);
-            let tokens = Tokens::open(&files);
-            let tokens = tokens.map_err(|error| away.and(&Failure::new(error)))?;
-            let mut used = tokens.last_used(&files);
+            let read = || -> Result<_, Failure> {
+                let registry = registry(&self.config)?;
+                let tokens = Tokens::open(&*registry).map_err(Failure::new)?;
+                Ok((registry, tokens))
+            };
+            let (registry, tokens) = read().map_err(|error| away.and(&error))?;
+            let mut used = tokens.last_used(&*registry);
             let line = |(name, info): (&str, &TokenInfo)| Line {
                 name: name.to_owned(),
                 topic_prefixes: info.topic_prefixes.clone(),
@@ -136,7 +139,12 @@ impl<'a> Whose<'a> {
     }
 
     fn by_files(&self) -> String {
-        format!("in the files of {}, where no hub answers", self.config.data_dir.display())
+        let place = Place::of(&self.config);
+        if matches!(place, Place::Folder { .. }) {
+            format!("in the files of {place}, where no hub answers")
+        } else {
+            format!("in {place}, since no hub answers here")
+        }
     }
 
     /// The tokens as the running hub lists them, or why no hub answers that knows the operator's token of these files.
@@ -153,7 +161,7 @@ impl<'a> Whose<'a> {
     }
 }
 
-/// Changes them in the files, since the hub is away, and writes that down where it would.
+/// Changes them where they are kept, since the hub is away, and writes that down where it would.
 fn in_files<T>(
     config: &Config,
     away: Failure,
@@ -161,14 +169,22 @@ fn in_files<T>(
     what: &str,
     change: impl FnOnce(&dyn Registry) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
-    fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
-    is_ours(config).map_err(|not_ours| away.and(&not_ours))?;
-    let files = Arc::new(Files::in_folder(&config.data_dir));
-    let audit = Audit::open(files.clone()).map_err(Failure::new)?;
+    let is_in_folder = matches!(Place::of(config), Place::Folder { .. });
+    if is_in_folder {
+        fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
+    }
+    let ours = if is_in_folder { is_ours(config) } else { Ok(()) };
+    let registry = ours.and_then(|()| registry(config)).map_err(|error| away.and(&error))?;
+    let audit = Audit::open(Arc::clone(&registry)).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, command, what).map_err(Failure::new)?;
-    let changed = change(&*files);
+    let changed = change(&*registry);
     audit.end(begun, &changed.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
     changed.map_err(Failure::new)
+}
+
+fn registry(config: &Config) -> Result<Arc<dyn Registry>, Failure> {
+    let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
+    Place::of(config).registry(&keys).map_err(Failure::new)
 }
 
 /// What the admin API answers when a token was made.

@@ -99,6 +99,7 @@ impl Config {
                 humantime::format_duration(horizon)
             ),
         );
+        found.extend(self.store.mistakes(max_body));
         found.extend(self.limits.mistakes());
         found.extend(self.telemetry.mistakes());
         found

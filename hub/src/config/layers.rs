@@ -8,7 +8,7 @@ use toml::Table;
 use url::Url;
 
 use super::values::DEFAULT_TOML;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, store};
 
 /// Keys set on the command line, by their dotted names.
 pub type Overrides = Vec<(&'static str, String)>;
@@ -17,7 +17,7 @@ const NAMES: Names = Names { prefix: "RESYNC_HUB_", listing: "`resync-hub config
 /// Where systemd puts a service's credentials (`LoadCredential`).
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Keys whose values are secrets.
-pub(super) const SECRET: [&str; 1] = ["secrets.key"];
+pub(super) const SECRET: [&str; 2] = ["secrets.key", "store.url"];
 /// Variables that are flags of the command line instead.
 const FLAGS: [&str; 2] = ["RESYNC_HUB_CONFIG", "RESYNC_HUB_DEV"];
 
@@ -80,10 +80,12 @@ fn is_link(name: &str, value: &str) -> bool {
 /// Whether there is a key of secrets or a password among what is written there.
 fn holds_secrets(written: &Table) -> bool {
     let has_password = |text: &str| Url::parse(text).is_ok_and(|url| url.password().is_some());
-    dotted(written)
-        .iter()
-        .filter_map(|key| Some((key, value(written, key)?.as_str()?)))
-        .any(|(key, text)| (SECRET.contains(&key.as_str()) && !text.is_empty()) || has_password(text))
+    dotted(written).iter().filter_map(|key| Some((key, value(written, key)?.as_str()?))).any(|(key, text)| {
+        match key.as_str() {
+            "store.url" => store::has_password(text),
+            key => (SECRET.contains(&key) && !text.is_empty()) || has_password(text),
+        }
+    })
 }
 
 #[cfg(test)]

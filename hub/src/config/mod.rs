@@ -7,6 +7,7 @@ mod layers;
 mod prefixes;
 mod print;
 mod signature;
+mod store;
 mod values;
 
 use std::fmt;
@@ -25,6 +26,9 @@ pub use prefixes::{NoPrefix, Prefixes};
 pub use print::print;
 pub use resync_common::config::ConfigError;
 pub use signature::{HostMethod, HostMethodError, SignatureConfig};
+#[cfg(feature = "postgres")]
+pub use store::DatabaseConfig;
+pub use store::{Durability, StoreConfig};
 pub use values::{DEFAULT_TOML, Engine, Rate, RateError};
 
 /// The effective configuration of a hub.
@@ -73,17 +77,6 @@ pub struct Config {
     /// The configuration file, if it contains a secret itself.
     #[serde(skip)]
     pub secrets_in: Option<PathBuf>,
-}
-
-/// `[store]`
-#[derive(Clone, Debug, Deserialize)]
-pub struct StoreConfig {
-    /// The embedded engine.
-    #[serde(deserialize_with = "values::engine")]
-    pub engine: Engine,
-    /// Bytes that must be free on the disk; with less the hub accepts nothing new.
-    #[serde(deserialize_with = "values::size")]
-    pub reserve: u64,
 }
 
 /// `[lease]`
@@ -337,6 +330,19 @@ const CREDENTIAL: &str = "${CREDENTIALS_DIRECTORY}/";
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Hidden(String);
+
+impl Hidden {
+    /// The text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Hidden {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
 
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -61,7 +61,7 @@ fn parse_rate(text: &str) -> Option<Rate> {
     (count > 0 && burst > 0).then(|| Rate { per_second: f64::from(count) / f64::from(seconds), burst })
 }
 
-/// Which embedded engine keeps the data (`[store] engine`).
+/// What keeps the data (`[store] engine`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -71,6 +71,9 @@ pub enum Engine {
     /// sled 0.34: survives `kill -9`, but has lost acknowledged records in simulated power cuts.
     #[cfg(feature = "sled")]
     Sled,
+    /// PostgreSQL: the database of `[store] url`.
+    #[cfg(feature = "postgres")]
+    Postgres,
 }
 
 impl Engine {
@@ -80,6 +83,8 @@ impl Engine {
             Self::Fjall => "fjall",
             #[cfg(feature = "sled")]
             Self::Sled => "sled",
+            #[cfg(feature = "postgres")]
+            Self::Postgres => "postgres",
         }
     }
 }
@@ -97,6 +102,8 @@ impl Engine {
         Self::Fjall,
         #[cfg(feature = "sled")]
         Self::Sled,
+        #[cfg(feature = "postgres")]
+        Self::Postgres,
     ];
 }
 
@@ -121,18 +128,25 @@ pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
 
 pub(super) fn engine<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Engine, D::Error> {
     let name = String::deserialize(deserializer)?;
-    match left_out(&name, cfg!(feature = "sled")) {
+    match left_out(&name, cfg!(feature = "sled"), cfg!(feature = "postgres")) {
         Some(reason) => Err(D::Error::custom(reason)),
         None => Engine::deserialize(name.into_deserializer()),
     }
 }
 
-/// Why there is no such engine in a program that is built with sled, or without it.
-fn left_out(engine: &str, with_sled: bool) -> Option<&'static str> {
-    (engine == "sled" && !with_sled).then_some(
-        "this program is built without sled: choose \"fjall\", to which `resync-hub backup` and `restore` move a store, or \
-         build the hub with sled (`cargo build --release -p resync-hub --features sled`)",
-    )
+/// Why there is no such engine in a program that is built with these, or without them.
+fn left_out(engine: &str, with_sled: bool, with_postgres: bool) -> Option<&'static str> {
+    match engine {
+        "sled" if !with_sled => Some(
+            "this program is built without sled: choose \"fjall\", to which `resync-hub backup` and `restore` move a store, or \
+             build the hub with sled (`cargo build --release -p resync-hub --features sled`)",
+        ),
+        "postgres" if !with_postgres => Some(
+            "this program is built without postgres: choose \"fjall\", or build the hub with it (`cargo build --release \
+             -p resync-hub --features postgres`)",
+        ),
+        _ => None,
+    }
 }
 
 pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
@@ -184,10 +198,14 @@ mod tests {
 
     #[test]
     fn an_engine_that_was_left_out_is_an_error_that_says_how_to_get_it() {
-        let reason = left_out("sled", false).unwrap();
-        assert!(reason.contains("built without sled") && reason.contains("--features sled"), "{reason}");
-        for (engine, with_sled) in [("sled", true), ("fjall", false), ("fjall", true), ("postgres", false)] {
-            assert_eq!(left_out(engine, with_sled), None, "{engine} {with_sled}");
+        for engine in ["sled", "postgres"] {
+            let reason = left_out(engine, false, false).unwrap();
+            assert!(reason.contains(&format!("built without {engine}")), "{reason}");
+            assert!(reason.contains(&format!("--features {engine}")), "{reason}");
+            assert_eq!(left_out(engine, true, true), None, "{engine}");
+        }
+        for engine in ["fjall", "oracle"] {
+            assert_eq!(left_out(engine, false, false), None, "{engine}");
         }
     }
 }

@@ -113,11 +113,12 @@ impl Delivery {
             }
         }
         delivery.owner.follow_orders();
+        delivery.owner.follow_accepted();
         Ok(delivery)
     }
 
-    /// Takes over all shards of the store, and with each shard this work, now and whenever one comes or goes later. A shard that another hub
-    /// owns comes when it is released.
+    /// Takes over all shards of the store, or this hub's share where others use it too, and with each shard this work, now and whenever one
+    /// comes or goes later. A shard that another hub owns comes when it is released.
     ///
     /// # Errors
     /// [`NotTaken`] when the state of a shard cannot be read. Then delivery has stopped.

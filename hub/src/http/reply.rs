@@ -51,8 +51,13 @@ pub(super) fn refuse(status: StatusCode, why: impl std::fmt::Display) -> Respons
 pub(super) fn unavailable(error: &StoreError) -> Response {
     match error {
         // The store logs its own trouble once, not for each request.
-        StoreError::Full { .. } | StoreError::Busy | StoreError::Write(_) => {
-            debug!(%error, "request not accepted: the store is full or busy");
+        StoreError::Full { .. }
+        | StoreError::Busy
+        | StoreError::Write(_)
+        | StoreError::Away(_)
+        | StoreError::Unknown(_)
+        | StoreError::NotDurable(_) => {
+            debug!(%error, "request not accepted: the store is full, busy or away");
         }
         _ => error!(%error, "request failed: the store does not work"),
     }

@@ -70,6 +70,15 @@ pub enum StoreError {
     /// The disk did not take the write; nothing of it is acknowledged.
     #[error("the store could not write: {0}")]
     Write(String),
+    /// The database cannot be reached, or is none that a hub can use; nothing was tried.
+    #[error("the database cannot be used: {0}")]
+    Away(String),
+    /// The connection to the database was lost while it had a command: whether that was carried out is not known.
+    #[error("whether the database has carried it out is not known: {0}")]
+    Unknown(String),
+    /// The database would acknowledge what it can lose; nothing was tried.
+    #[error("the database does not keep what it acknowledges: {0}")]
+    NotDurable(String),
     /// The disk is nearly full: what would make the store grow is refused while there is still room for what delivery must
     /// remember.
     #[error(

@@ -8,20 +8,29 @@
 //! checkpoint that carries an older epoch is refused, so a paused owner cannot write over its successor.
 
 mod backup;
+mod cache;
+mod copies;
 mod embedded;
+mod encoding;
 mod error;
 mod files;
 mod findings;
 mod keyring;
 mod meters;
 mod parts;
+mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod records;
+mod room;
 mod verified;
 
 #[cfg(test)]
 mod conformance;
 
 pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use conformance::SharedDatabase;
 #[cfg(test)]
 pub(crate) use conformance::{posted, subscribe};
 #[cfg(test)]
@@ -36,14 +45,16 @@ pub use parts::{
     Admin, Change, Clock, Document, DocumentVersion, Fetches, Log, Orders, Progress, Registry, Requests,
     Subscriptions, WallClock,
 };
+pub use place::Place;
 pub use records::{
-    Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage, ClockJump,
-    Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap, Intent,
-    Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification, NotificationLinks,
-    NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping, PingId, ReadAhead,
-    Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, StoreEvent,
-    Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
-    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
+    Accepted, Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage,
+    ClockJump, Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap,
+    Intent, Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification,
+    NotificationLinks, NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping,
+    PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip,
+    Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
+    SubscriptionSummary, Sweep, Target, Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial,
+    Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

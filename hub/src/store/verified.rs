@@ -7,7 +7,7 @@ use http::StatusCode;
 use resync_core::datetime::DateTime;
 use resync_core::websub::Challenge;
 
-use super::records::PendingRequest;
+use super::records::{PendingRequest, after};
 
 /// A callback has answered a challenge as WebSub section 5.3 demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,11 @@ impl VerifiedSubscription {
     /// The lease that the subscriber was told.
     pub fn lease(&self) -> Duration {
         self.lease
+    }
+
+    /// When the lease ends.
+    pub(super) fn lease_end(&self) -> DateTime {
+        after(self.asked_at, self.lease)
     }
 
     /// When the verification request was sent.

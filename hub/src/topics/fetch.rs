@@ -30,8 +30,8 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError, Topic,
-    Validators,
+    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError,
+    Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
@@ -160,13 +160,12 @@ impl FetchFailure {
 
     /// The hub lacks something; the topic is not to blame.
     fn is_shortage(&self) -> bool {
-        use StoreError::{Busy, Closed, Full, Read, Write};
+        use StoreError::{Away, Busy, Closed, Full, NotDurable, Read, Unknown, Write};
         matches!(
             self,
-            Self::Store(Full { .. } | Busy | Write(_) | Read(_) | Closed)
-                | Self::Topic(FetchError::Egress(
-                    EgressError::NoFileDescriptors | EgressError::BodyMemoryFull
-                ))
+            Self::Store(
+                Full { .. } | Busy | Write(_) | Read(_) | Closed | Away(_) | Unknown(_) | NotDurable(_)
+            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
         )
     }
 }
@@ -455,6 +454,12 @@ impl JobRunner for Fetcher {
             queues.send(shard, AcceptedPing::recovered(ping));
         }
         Ok(())
+    }
+
+    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<AcceptedPing>, StoreError> {
+        let Accepted::Ping(sought) = accepted else { return Ok(None) };
+        let pings = self.store.pings(&[shard]).await?;
+        Ok(pings.into_iter().find(|ping| ping.id == sought).map(AcceptedPing::recovered))
     }
 }
 

@@ -130,7 +130,7 @@ fn what_is_banned_is_needed_by_nobody_but_those_that_may() {
 
 #[test]
 fn without_its_feature_nothing_of_sled_is_left() {
-    let hub = ["cli", "jemalloc"].map(|feature| format!("resync-hub/{feature}")).join(",");
+    let hub = ["cli", "jemalloc", "postgres"].map(|feature| format!("resync-hub/{feature}")).join(",");
     let others = format!("{hub},resync-publisher/cli,resync-subscriber-kit/cli");
     let without: BTreeSet<_> =
         crates("Cargo.toml", &["--no-default-features", "--features", &others]).iter().map(said).collect();

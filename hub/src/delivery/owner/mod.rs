@@ -1,6 +1,9 @@
 //! Which shards this hub owns: it takes them over and lets them go, while its workers deliver for the others.
 
+mod accepted;
+mod again;
 mod background;
+mod balance;
 mod orders;
 mod refused;
 mod release;
@@ -9,11 +12,12 @@ mod taking;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use futures_util::future::{join_all, try_join_all};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::background::Background;
 use self::taking::{CalledOff, Taking};
@@ -59,6 +63,8 @@ struct Shared {
     takings: Mutex<BTreeMap<Shard, Vec<CalledOff>>>,
     /// Those that are wanted here, and that another hub owns.
     refused: Mutex<BTreeSet<Shard>>,
+    /// Somebody tries these.
+    is_trying: AtomicBool,
     background: Background,
 }
 
@@ -74,7 +80,9 @@ impl Owner {
     ) -> Self {
         let (loads, background) = (Arc::new(Semaphore::new(states.len())), Background::new(stop));
         let (takings, refused) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared {
+        let (sender, given_up) = mpsc::unbounded_channel();
+        workers.set_given_up(sender);
+        let owner = Self(Arc::new(Shared {
             store,
             settings,
             counters,
@@ -83,13 +91,16 @@ impl Owner {
             loads,
             takings,
             refused,
+            is_trying: AtomicBool::new(false),
             background,
-        }))
+        }));
+        owner.take_again(given_up);
+        owner
     }
 
     /// Takes a shard over from whoever owned it, and what waits in it. When this returns, deliveries go on where they were left; where it
     /// fails, or is not waited for, this hub does nothing for the shard, and has released what it had claimed before it takes the shard again.
-    /// After [`StoreError::Write`] nobody knows whether it was claimed: it has to be taken again.
+    /// After [`StoreError::Write`] and [`StoreError::Unknown`] nobody knows whether it was claimed: it has to be taken again.
     ///
     /// # Errors
     /// [`NotTaken`]
@@ -114,11 +125,13 @@ impl Owner {
         taking.hand_over(owned)
     }
 
-    /// Takes all shards of the store over, with this work in them from now on. Nothing is delivered before all are loaded, which deliveries
-    /// would hold up. Those that another hub owns are taken over when it has released them.
+    /// Takes all shards of the store over, with this work in them from now on; where other hubs share the store, this one's share, now and whenever
+    /// another hub comes or goes. Nothing is delivered before all are loaded, which deliveries would hold up. Those that another hub owns are
+    /// taken over when it has released them.
     pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
         self.0.workers.set_waiting_work(waiting);
-        let shards = self.0.store.all_shards();
+        let spread = self.0.store.spread().await?;
+        let shards = spread.as_ref().map_or_else(|| self.0.store.all_shards(), |spread| self.wanted(spread));
         let mut all = try_join_all(shards.into_iter().map(|shard| self.expect(shard))).await?;
         let doubted_until = doubt(self.0.store.as_ref()).await?;
         if let Some(until) = doubted_until {
@@ -143,7 +156,11 @@ impl Owner {
                 Err(not_taken) => return Err(not_taken),
             }
         }
-        self.take_later(refused);
+        if spread.is_some() {
+            self.balance();
+        } else {
+            self.take_later(refused);
+        }
         Ok(())
     }
 

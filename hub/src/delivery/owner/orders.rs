@@ -26,6 +26,12 @@ impl Owner {
                             owner.look_for_orders(shard);
                         }
                     }
+                    // Those that were given unseen.
+                    Some(OrderEvent::Resync) => {
+                        for shard in owner.0.store.all_shards() {
+                            owner.look_for_orders(shard);
+                        }
+                    }
                     Some(OrderEvent::Answered(_)) => {}
                     None => return,
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use resync_common::backoff::Backoff;
@@ -25,13 +26,31 @@ impl Owner {
             shards = refused.len(),
             "another hub delivers for some shards: this one takes them over when they are released"
         );
-        self.0.refused().extend(refused);
+        self.want(refused);
+    }
+
+    /// Takes these over as soon as that is possible, for whatever reason it is not now. One at a time tries them all.
+    pub(super) fn want(&self, shards: Vec<Shard>) {
+        self.0.refused().extend(shards);
+        if self.0.is_trying.swap(true, Ordering::SeqCst) {
+            return;
+        }
         let owner = self.clone();
         self.0.background.spawn(async move {
             let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-            while owner.0.has_refused() && owner.0.background.pause(backoff.after_failure()).await {
-                if owner.take_refused().await {
-                    backoff.reset();
+            loop {
+                while owner.0.has_refused() {
+                    if !owner.0.background.pause(backoff.after_failure()).await {
+                        return;
+                    }
+                    if owner.take_refused().await {
+                        backoff.reset();
+                    }
+                }
+                owner.0.is_trying.store(false, Ordering::SeqCst);
+                // Who has added one just now may have seen that somebody tries.
+                if !owner.0.has_refused() || owner.0.is_trying.swap(true, Ordering::SeqCst) {
+                    return;
                 }
             }
         });
@@ -48,7 +67,7 @@ impl Owner {
                     continue;
                 }
                 Ok(()) => {
-                    info!(shard = shard.0, "shard taken over: another hub has released it");
+                    info!(shard = shard.0, "shard taken over at last");
                     is_any_taken = true;
                 }
                 // Somebody else has taken it here or let it go, or delivery stops.

@@ -160,7 +160,7 @@ impl Shared {
     /// claimed once more.
     async fn outcome(&self, shard: Shard, mut claimed: Result<Epoch, StoreError>) -> Option<Epoch> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        while matches!(claimed, Err(StoreError::Write(_)))
+        while matches!(claimed, Err(StoreError::Write(_) | StoreError::Unknown(_)))
             && self.background.pause(backoff.after_failure()).await
         {
             claimed = self.store.claim(shard).await;
@@ -177,7 +177,7 @@ impl Shared {
         Some(answer)
     }
 
-    fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {
+    pub(super) fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {
         // What it guards is complete between any two statements.
         lock(&self.takings)
     }

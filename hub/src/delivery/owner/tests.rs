@@ -1,7 +1,10 @@
 //! Shards that come and go, over a real store and real callbacks.
 
+mod again;
 mod claims;
 mod orders;
+#[cfg(feature = "postgres")]
+mod several;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +22,7 @@ use tokio::task::yield_now;
 use super::super::sender::testing::{Subscriber, until, workers};
 use super::*;
 use crate::delivery::{Command, Delivery, Elsewhere, NoAnswer, Owed};
-use crate::store::{self, Engine, Epoch, Keyring, Offset, Subscription, SubscriptionId};
+use crate::store::{self, Accepted, Engine, Epoch, Keyring, Offset, Subscription, SubscriptionId};
 use crate::subscriptions::StopDeliveries;
 
 fn open(folder: &Path) -> Arc<dyn Store> {
@@ -300,6 +303,8 @@ async fn a_shard_comes_back_to_who_let_it_go_and_is_its_own_once_only() {
 #[derive(Debug, Default)]
 struct Noted {
     shards: Mutex<BTreeSet<Shard>>,
+    /// Where other hubs have accepted something.
+    accepted: Mutex<Vec<Shard>>,
     /// It cannot read what waits.
     fails: bool,
 }
@@ -315,6 +320,11 @@ impl WaitingWork for Noted {
     async fn take(&self, shards: &[Shard]) -> Result<(), StoreError> {
         self.shards.lock().unwrap().extend(shards);
         if self.fails { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    async fn take_up(&self, shard: Shard, _: Accepted) -> Result<(), StoreError> {
+        self.accepted.lock().unwrap().push(shard);
+        Ok(())
     }
 
     fn let_go(&self, shard: Shard) {

@@ -223,7 +223,8 @@ impl Scheduler {
             StoreEvent::Unsubscribed { shard, topic, id } if *shard == self.shard => self.remove(*topic, *id),
             StoreEvent::Paused { topic } => drop(self.paused.insert(*topic)),
             StoreEvent::Resumed { topic } => self.resume(*topic),
-            StoreEvent::Unsubscribed { .. } => {}
+            // Its worker gives the shard up, which is then read anew.
+            StoreEvent::Unsubscribed { .. } | StoreEvent::Resync => {}
         }
     }
 

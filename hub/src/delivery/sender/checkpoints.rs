@@ -154,10 +154,10 @@ impl Checkpoints {
         self.has_failed
     }
 
-    /// Whether progress is being saved fast enough to make another request.
+    /// Whether progress is being saved fast enough to make another request, and nobody else may take the shards over meanwhile.
     pub(super) fn are_in_time(&self) -> bool {
         let slow = self.saving.is_some() && (self.is_due() || self.began.elapsed() > SLOW_SAVE);
-        !self.has_failed && !slow
+        !self.has_failed && !slow && self.store.may_begin()
     }
 
     /// Starts saving what has moved, unless a save is under way or has just failed.

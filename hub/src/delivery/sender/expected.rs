@@ -38,7 +38,10 @@ impl Expected {
                     kept.push(event.clone());
                 }
             }
-            StoreEvent::Appended { .. } | StoreEvent::Paused { .. } | StoreEvent::Resumed { .. } => {
+            StoreEvent::Appended { .. }
+            | StoreEvent::Paused { .. }
+            | StoreEvent::Resumed { .. }
+            | StoreEvent::Resync => {
                 self.0.values_mut().for_each(|kept| kept.push(event.clone()));
             }
         }

@@ -45,4 +45,4 @@ pub use self::test_delivery::{TestDelivery, TestSender};
 pub(super) use self::thread::WorkerThread;
 pub(super) use self::worker::Inputs;
 pub use self::workers::Stopped;
-pub(super) use self::workers::{WorkerMessage, Workers};
+pub(super) use self::workers::{GivenUp, WorkerMessage, Workers};

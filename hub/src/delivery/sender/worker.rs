@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::unconstrained;
 use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -185,21 +185,39 @@ impl Worker {
 
     fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
         for event in events {
-            if let StoreEvent::Subscribed { shard, slot, .. } = &event {
-                self.note(*shard, slot);
+            match &event {
+                StoreEvent::Subscribed { shard, slot, .. } => self.note(*shard, slot),
+                StoreEvent::Resync => {
+                    let all = self.shards.owned().iter().map(|owned| owned.ownership.shard);
+                    all.collect::<Vec<_>>().into_iter().for_each(|shard| self.have_read_again(shard));
+                }
+                _ => {}
             }
             self.shards.schedulers().for_each(|scheduler| scheduler.apply(&event));
             self.expected.keep(&event);
         }
     }
 
+    /// Something that has happened in this shard may never be told: nothing more is started there, and as soon as what is under way has ended
+    /// the shard is taken over anew.
+    fn have_read_again(&mut self, shard: Shard) {
+        let (reply, given_up) = oneshot::channel();
+        self.shards.let_go(shard, std::time::Instant::now(), reply);
+        self.workers.give_up((shard, given_up));
+    }
+
     /// Takes over a shard that was expected.
     fn take_over(&mut self, mut owned: Owned) {
-        let kept = self.expected.end(owned.ownership.shard);
+        let shard = owned.ownership.shard;
+        let kept = self.expected.end(shard);
         for event in &kept {
             owned.scheduler.apply(event);
         }
         self.shards.take_over(owned);
+        // It may have been read before that.
+        if kept.contains(&StoreEvent::Resync) {
+            self.have_read_again(shard);
+        }
     }
 
     /// Goes on with the shards that are let go. The timer of the checkpoints wakes the worker often enough for that.

@@ -1,15 +1,15 @@
 //! How the workers are reached: what one may be asked for, and which of them has a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use resync_common::locks::lock;
 use tokio::sync::{mpsc, oneshot};
 
-use super::letting_go::Reply;
+use super::letting_go::{LetGo, Reply};
 use super::owned::Owned;
 use crate::delivery::scheduler::{Command, Now};
-use crate::store::{Shard, SubscriptionId};
+use crate::store::{Epoch, Shard, SubscriptionId};
 use crate::subscriptions::NotOwned;
 use crate::waiting_work::WaitingWork;
 
@@ -40,6 +40,9 @@ pub(crate) enum WorkerMessage {
     LetGo(Shard, Reply),
 }
 
+/// A shard that its worker gives up by itself, and how that goes.
+pub(crate) type GivenUp = (Shard, oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>>);
+
 /// Looks at the shards of a worker, as they are now, and answers.
 pub(super) type Query = Box<dyn FnOnce(&[Owned], Now) + Send>;
 
@@ -56,12 +59,28 @@ struct Shared {
     assigned: Mutex<BTreeMap<Shard, usize>>,
     /// What else is done for these shards. It reaches the workers itself, so it is kept elsewhere.
     waiting: OnceLock<Vec<Weak<dyn WaitingWork>>>,
+    /// Who takes over again what a worker gives up by itself.
+    given_up: OnceLock<mpsc::UnboundedSender<GivenUp>>,
 }
 
 impl Workers {
     /// Those that take messages from these, for a store with so many shards. No shard is assigned yet.
     pub(crate) fn new(senders: Vec<mpsc::UnboundedSender<WorkerMessage>>, shards: u16) -> Self {
-        Self(Arc::new(Shared { senders, shards, assigned: Mutex::default(), waiting: OnceLock::new() }))
+        let (assigned, waiting, given_up) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Self(Arc::new(Shared { senders, shards, assigned, waiting, given_up }))
+    }
+
+    /// From now on it is told there which shards workers give up by themselves. The first call counts.
+    pub(crate) fn set_given_up(&self, given_up: mpsc::UnboundedSender<GivenUp>) {
+        let _ = self.0.given_up.set(given_up);
+    }
+
+    /// A worker gives a shard up by itself.
+    pub(super) fn give_up(&self, given_up: GivenUp) {
+        if let Some(sender) = self.0.given_up.get() {
+            // When delivery stops, nobody takes it again.
+            let _ = sender.send(given_up);
+        }
     }
 
     /// From now on this is taken up and let go with the shards, as long as it is kept. The first call counts.
@@ -119,6 +138,11 @@ impl Workers {
     /// The number of the worker that has this shard, or is about to.
     pub(crate) fn worker_of(&self, shard: Shard) -> Result<usize, NotOwned> {
         self.assigned().get(&shard).copied().ok_or(NotOwned(shard))
+    }
+
+    /// The shards that this hub has, or is about to.
+    pub(crate) fn all_assigned(&self) -> BTreeSet<Shard> {
+        self.assigned().keys().copied().collect()
     }
 
     fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, usize>> {

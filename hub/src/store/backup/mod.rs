@@ -21,11 +21,13 @@ mod writer;
 mod tests;
 
 use resync_common::words::Size;
+use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::reader::{Content, Reader};
 pub(super) use self::writer::{Changes, Writer};
 use super::StoreError;
+use super::encoding::FORMAT;
 
 /// The version of the file's format that this code writes and reads.
 pub(super) const VERSION: u16 = 1;
@@ -80,6 +82,18 @@ pub struct Header {
     pub begun: String,
     /// The version of the hub that made it.
     pub hub: String,
+}
+
+impl Header {
+    /// That of a backup that begins now.
+    pub(super) fn now() -> Self {
+        Self {
+            version: VERSION,
+            store: FORMAT,
+            begun: DateTime::now().to_string(),
+            hub: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
 }
 
 /// What came of a backup or a restore.
@@ -149,4 +163,7 @@ pub enum BackupError {
         /// Something in it.
         found: String,
     },
+    /// The database has a store.
+    #[error("there is a store in the database already: restore into an empty one")]
+    InDatabase,
 }

@@ -1,6 +1,8 @@
 //! Writing a backup.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
@@ -79,6 +81,16 @@ impl<W: Write> Writer<W> {
         let (first, rest) = bytes.split_at(bytes.len().min(FILE_PART));
         self.frame(FILE, &[&head, first].concat())?;
         rest.chunks(FILE_PART).try_for_each(|part| self.frame(FILE, &[&head, part].concat()))
+    }
+
+    /// Adds a file beside the store under its name, if it exists.
+    pub(in crate::store) fn file_beside(&mut self, path: &Path) -> Result<(), BackupError> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
+        match fs::read(path) {
+            Ok(bytes) => self.file(name, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(BackupError::Input(format!("{}: {error}", path.display()))),
+        }
     }
 
     /// Ends the backup.

@@ -47,7 +47,7 @@ fn skip(subscription: &Subscription, offset: u64) -> Skip {
 }
 
 async fn progress_is_found_again_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     append(&*store, posted(&url, "x")).await;
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
@@ -67,7 +67,7 @@ async fn progress_is_found_again_after_reopening(place: Place) {
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
         assert_eq!(store.load_shard(shard).await.unwrap().laggards, [laggard]);
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let state = store.load_shard(shard).await.unwrap();
     assert_eq!(state.topics, [the(&*store, &url).await]);
     assert_eq!(state.watermarks, [(subscription.topic, WATERMARK)]);
@@ -80,19 +80,19 @@ async fn progress_is_found_again_after_reopening(place: Place) {
 }
 
 async fn a_subscription_that_caught_up_is_no_laggard_any_more(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let epoch = store.claim(shard).await.unwrap();
     let late = Checkpoint { laggards: vec![behind(&subscription, 0)], ..Checkpoint::default() };
     store.checkpoint(shard, epoch, late).await.unwrap();
     let done = Checkpoint { caught_up: vec![(subscription.topic, subscription.id)], ..Checkpoint::default() };
     store.checkpoint(shard, epoch, done).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(store.load_shard(shard).await.unwrap().laggards.is_empty());
 }
 
 async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, ended) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let (_, alive) = subscribe(&*store, &topic("t"), &callback("e")).await;
     let epoch = store.claim(shard).await.unwrap();
@@ -107,12 +107,12 @@ async fn laggards_of_ended_subscriptions_are_left_out(place: Place) {
     saved.unwrap();
     assert_eq!(store.load_shard(shard).await.unwrap().laggards, [behind(&alive, 0)]);
     store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.load_shard(shard).await.unwrap().laggards, [behind(&alive, 0)]);
 }
 
 async fn a_subscription_that_is_in_both_lists_stays_a_laggard(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let epoch = store.claim(shard).await.unwrap();
     let checkpoint = Checkpoint {
@@ -125,7 +125,7 @@ async fn a_subscription_that_is_in_both_lists_stays_a_laggard(place: Place) {
 }
 
 async fn an_owner_with_an_older_epoch_is_refused(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let paused = store.claim(Shard(3)).await.unwrap();
     let successor = store.claim(Shard(3)).await.unwrap();
     assert!(paused < successor);
@@ -135,7 +135,7 @@ async fn an_owner_with_an_older_epoch_is_refused(place: Place) {
 }
 
 async fn a_refused_checkpoint_changes_nothing(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let paused = store.claim(shard).await.unwrap();
     store.claim(shard).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_refused_checkpoint_changes_nothing(place: Place) {
 }
 
 async fn a_former_owner_ends_no_subscription(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let former = store.claim(shard).await.unwrap();
     let owner = store.claim(shard).await.unwrap();
@@ -171,16 +171,16 @@ async fn a_former_owner_ends_no_subscription(place: Place) {
 }
 
 async fn nobody_owns_a_shard_that_was_never_claimed(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let outcome = store.checkpoint(Shard(0), Epoch(1), Checkpoint::default()).await;
     assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
 }
 
 async fn a_shard_that_was_released_is_nobodys_until_it_is_claimed(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let owner = store.claim(Shard(3)).await.unwrap();
     store.release(Shard(3), owner).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let outcome = store.checkpoint(Shard(3), owner, Checkpoint::default()).await;
     assert!(matches!(outcome, Err(StoreError::Fenced)), "{outcome:?}");
     let again = store.release(Shard(3), owner).await;
@@ -193,7 +193,7 @@ async fn a_shard_that_was_released_is_nobodys_until_it_is_claimed(place: Place) 
 }
 
 async fn laggards_are_listed_page_by_page_of_a_shard_or_of_one_topic_in_it(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut late = Vec::new();
     let mut shard = Shard(0);
     for (name, callbacks) in [("t", ["a", "b", "c"]), ("u", ["d", "e", "f"])] {
@@ -209,7 +209,7 @@ async fn laggards_are_listed_page_by_page_of_a_shard_or_of_one_topic_in_it(place
     store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     late.sort_unstable_by_key(|laggard| (laggard.topic, laggard.subscription));
 
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     for of in [None, Some(up_to_date.topic)] {
         let wanted: Vec<_> =
             late.iter().copied().filter(|late| of.is_none_or(|of| of == late.topic)).collect();
@@ -228,9 +228,9 @@ async fn laggards_are_listed_page_by_page_of_a_shard_or_of_one_topic_in_it(place
 }
 
 async fn epochs_grow_across_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let before = store.claim(Shard(0)).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     store.checkpoint(Shard(0), before, Checkpoint::default()).await.unwrap();
     let after = store.claim(Shard(0)).await.unwrap();
     assert!(before < after);
@@ -239,7 +239,7 @@ async fn epochs_grow_across_reopening(place: Place) {
 }
 
 async fn shards_do_not_mix(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     for number in 0..40 {
         let callback =
@@ -262,7 +262,7 @@ async fn shards_do_not_mix(place: Place) {
 }
 
 async fn a_shard_knows_the_topics_of_its_subscriptions_and_no_others(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     append(&*store, posted(&topic("nobody-subscribed"), "x")).await;
     let (shard, _) = subscribe(&*store, &topic("a"), &callback("d")).await;
     subscribe(&*store, &topic("b"), &callback("d")).await;
@@ -274,7 +274,7 @@ async fn a_shard_knows_the_topics_of_its_subscriptions_and_no_others(place: Plac
 }
 
 async fn skips_are_listed_up_to_the_limit(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let epoch = store.claim(shard).await.unwrap();
     let skips: Vec<_> = (1..=5).map(|offset| skip(&subscription, offset)).collect();
@@ -291,7 +291,7 @@ async fn skips_are_listed_up_to_the_limit(place: Place) {
 }
 
 async fn every_subscription_stands_somewhere_with_every_notification(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (url, other) = (topic("t"), topic("other"));
     // One origin, so that all of them are in one shard.
     let mut subscriptions = Vec::new();
@@ -328,7 +328,7 @@ async fn every_subscription_stands_somewhere_with_every_notification(place: Plac
 }
 
 async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
     let mut events = store.watch();
@@ -336,7 +336,7 @@ async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
     assert!(store.pause(subscription.topic).await.unwrap());
     assert!(matches!(events.try_recv(), Ok(StoreEvent::Paused { topic }) if topic == subscription.topic));
     drop(events);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.paused().await.unwrap(), [subscription.topic]);
     assert_eq!(store.load_shard(shard).await.unwrap().paused, [subscription.topic]);
     store.resume(subscription.topic).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_paused_topic_stays_paused_until_it_is_resumed(place: Place) {
 }
 
 async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let (_, other) = subscribe(&*store, &topic("u"), &callback("d")).await;
     let epoch = store.claim(shard).await.unwrap();
@@ -360,7 +360,7 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
         let checkpoint = Checkpoint { gaps: vec![*gap], ..Checkpoint::default() };
         store.checkpoint(shard, epoch, checkpoint).await.unwrap();
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.gaps(None, 10).await.unwrap(), gaps);
     assert_eq!(store.gaps(None, 2).await.unwrap(), gaps[..2]);
     assert_eq!(store.gaps(Some(gaps[1]), 10).await.unwrap(), gaps[2..]);
@@ -371,7 +371,7 @@ async fn gaps_are_listed_in_the_order_of_time_and_forgotten_with_it(place: Place
 }
 
 async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (url, callback) = (topic("t"), callback("d"));
     for _ in 0..2 {
         append(&*store, posted(&url, "x")).await;
@@ -409,7 +409,7 @@ async fn what_one_subscription_has_missed_is_found_among_that_of_ten_thousands(p
 }
 
 async fn what_is_replayed_was_not_given_up(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let (_, two) = subscribe(&*store, &topic("t"), &callback("e")).await;
     let (_, other) = subscribe(&*store, &topic("u"), &callback("d")).await;
@@ -440,7 +440,7 @@ async fn what_is_replayed_was_not_given_up(place: Place) {
 }
 
 async fn a_replay_of_thousands_of_skips_forgets_them_all_but_the_newest(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, one) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let (_, other) = subscribe(&*store, &topic("t"), &callback("e")).await;
     let epoch = store.claim(shard).await.unwrap();

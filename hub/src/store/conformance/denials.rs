@@ -24,7 +24,7 @@ fn denial(name: &str, scope: DenialScope) -> NewDenial {
 }
 
 async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("~d")).await;
     let mut events = store.watch();
     let denied = store.deny(denial("%7Ed", DenialScope::Everything)).await.unwrap().unwrap();
@@ -33,16 +33,16 @@ async fn a_denial_ends_the_subscription_and_waits_to_be_told(place: Place) {
     assert!(matches!(told(&mut events)[..], [StoreEvent::Unsubscribed { .. }]));
     assert!(store.find_subscription(&topic("t"), &callback("~d")).await.unwrap().is_none());
     drop(events);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(untold(&*store).await, std::slice::from_ref(&denied));
     assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
     store.remove_denial(&denied).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(untold(&*store).await.is_empty());
 }
 
 async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     let denied = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     assert_eq!(denied.ended, None);
@@ -51,7 +51,7 @@ async fn a_denial_takes_the_waiting_request_with_it(place: Place) {
 }
 
 async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     assert!(store.deny(denial("d", DenialScope::Request(older.id))).await.unwrap().is_none());
@@ -61,7 +61,7 @@ async fn only_the_newest_request_of_a_pair_can_be_denied(place: Place) {
 }
 
 async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let renewal = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "a stranger's").await;
     let mut events = store.watch();
@@ -70,7 +70,7 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
     assert!(waiting(&*store).await.is_empty());
     assert!(untold(&*store).await.is_empty(), "it is not told what is not so");
     drop(events);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let still = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
     assert_eq!((still.id, still.lease_end), (subscription.id, subscription.lease_end));
 }
@@ -78,7 +78,7 @@ async fn w062_a_denied_request_leaves_the_subscription_in_force(place: Place) {
 async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_no_newer_request(
     place: Place,
 ) {
-    let store = place.open();
+    let store = place.open().await;
     subscribe(&*store, &topic("t"), &callback("d")).await;
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
@@ -92,13 +92,13 @@ async fn d17_a_renewal_that_was_confirmed_and_denied_ends_the_subscription_but_n
 }
 
 async fn where_there_is_nothing_there_is_nothing_to_deny(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     assert!(store.deny(denial("d", DenialScope::Everything)).await.unwrap().is_none());
     assert!(untold(&*store).await.is_empty(), "nobody is told who never asked (B-33)");
 }
 
 async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     subscribe(&*store, &topic("t"), &callback("d")).await;
     let older = store.deny(denial("d", DenialScope::Everything)).await.unwrap().unwrap();
     subscribe(&*store, &topic("t"), &callback("d")).await;
@@ -108,7 +108,7 @@ async fn a_newer_denial_of_a_pair_replaces_the_older_one(place: Place) {
 }
 
 async fn denials_are_listed_by_the_shards_of_their_callbacks(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut all = Vec::new();
     for number in 0..60 {
         let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
@@ -116,7 +116,7 @@ async fn denials_are_listed_by_the_shards_of_their_callbacks(place: Place) {
         let denied = NewDenial { callback, ..denial("", DenialScope::Everything) };
         all.extend(store.deny(denied).await.unwrap());
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     for of in owned_by_hubs(&*store) {
         let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
         let wanted: Vec<_> = all.iter().filter(|denial| is_here(&denial.callback)).cloned().collect();

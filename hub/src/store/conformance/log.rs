@@ -42,7 +42,7 @@ on_every_engine!(
 );
 
 async fn a_notification_is_read_as_it_was_appended(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let new = NewNotification {
         content_type: Bytes::from_static(b"text/xml; charset=\"utf-8\"\xFF"),
         links: NotificationLinks {
@@ -59,7 +59,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
     assert_eq!(offset, Offset(1));
     let cached = read(&*store, id, offset).await.unwrap();
 
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let read = read(&*store, id, offset).await.unwrap();
     assert_eq!(read, cached);
     assert_eq!((read.topic, read.offset), (id, offset));
@@ -73,7 +73,7 @@ async fn a_notification_is_read_as_it_was_appended(place: Place) {
 
 async fn a_body_of_any_size_comes_back_byte_for_byte(place: Place) {
     const PART: usize = 64 * 1024;
-    let mut store = place.open();
+    let mut store = place.open().await;
     let mut bodies = Vec::new();
     for size in [0, 1, PART - 1, PART, PART + 1, 2 * PART, 5 * 1024 * 1024 + 7] {
         // Zeros and every other byte, at no period that a part could hide.
@@ -86,12 +86,12 @@ async fn a_body_of_any_size_comes_back_byte_for_byte(place: Place) {
             let read = read(&*store, *id, *offset).await.unwrap();
             assert!(read.body == *body, "{} bytes", body.len());
         }
-        store = place.reopen(store);
+        store = place.reopen(store).await;
     }
 }
 
 async fn what_the_log_does_not_hold_is_none(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (id, offset) = append(&*store, posted(&topic("t"), "x")).await;
     assert!(store.notification_from(id, offset.next()).await.unwrap().is_none());
     assert!(store.notification_from(TopicId(id.0 ^ 1), offset).await.unwrap().is_none());
@@ -99,10 +99,10 @@ async fn what_the_log_does_not_hold_is_none(place: Place) {
 }
 
 async fn a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     append(&*store, posted(&topic("~t"), "1")).await;
     append(&*store, posted(&topic("%7Et"), "2")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     append(&*store, posted(&topic("%7et"), "3")).await;
     let topics = store.topics(None, usize::MAX).await.unwrap();
     assert_eq!(topics.len(), 1);
@@ -111,7 +111,7 @@ async fn a_topic_is_the_same_under_percent_encoded_unreserved_characters_w073(pl
 }
 
 async fn topics_have_random_identities(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut seen = BTreeSet::new();
     for number in 0..20 {
         let (id, _) = append(&*store, posted(&topic(&number.to_string()), "x")).await;
@@ -119,8 +119,8 @@ async fn topics_have_random_identities(place: Place) {
         seen.insert(id);
     }
     assert_eq!(seen.len(), 20);
-    let other = Place::new(place.engine);
-    let (id, _) = append(&*other.open(), posted(&topic("0"), "x")).await;
+    let other = place.another();
+    let (id, _) = append(&*other.open().await, posted(&topic("0"), "x")).await;
     assert!(!seen.contains(&id));
 }
 
@@ -137,7 +137,7 @@ async fn listed(store: &dyn Store, limit: usize) -> Vec<Topic> {
 }
 
 async fn topics_are_listed_in_pages_in_the_order_of_their_urls(place: Place) {
-    let mut store = place.open();
+    let mut store = place.open().await;
     assert_eq!(listed(&*store, 1).await, []);
     // As they are compared (W-073), not as they are written.
     let written =
@@ -154,12 +154,12 @@ async fn topics_are_listed_in_pages_in_the_order_of_their_urls(place: Place) {
         assert_eq!(store.topics(None, 0).await.unwrap(), []);
         let nowhere = store.topics(Some(&topic("nowhere")), usize::MAX).await.unwrap();
         assert_eq!(nowhere, [], "they all stand before it");
-        store = place.reopen(store);
+        store = place.reopen(store).await;
     }
 }
 
 async fn a_list_goes_on_after_a_topic_that_was_forgotten_meanwhile(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     for (second, name) in [(1, "b"), (9, "a"), (9, "c")] {
         append(&*store, NewNotification { received_at: at(second), ..posted(&topic(name), "x") }).await;
     }
@@ -180,12 +180,12 @@ async fn a_list_goes_on_after_a_topic_that_was_forgotten_meanwhile(place: Place)
 }
 
 async fn topics_are_found_by_their_identities_in_the_order_in_which_they_are_asked_for(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     for name in ["a", "b", "c"] {
         append(&*store, posted(&topic(name), "x")).await;
     }
     subscribe(&*store, &topic("d"), &callback("d")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let [a, c, d] =
         [the(&*store, &topic("a")).await, the(&*store, &topic("c")).await, the(&*store, &topic("d")).await];
     let asked = [d.id, TopicId(7), a.id, c.id];
@@ -195,27 +195,27 @@ async fn topics_are_found_by_their_identities_in_the_order_in_which_they_are_ask
 }
 
 async fn fetched_versions_move_the_latest_offset(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     append(&*store, posted(&url, "posted")).await;
     assert_eq!(the(&*store, &url).await.latest, Offset(0));
     append(&*store, NewNotification { kind: ContentKind::Fetched, ..posted(&url, "fetched") }).await;
     append(&*store, posted(&url, "posted")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.latest, topic.head), (Offset(1), Offset(2), Offset(3)));
     assert_eq!(topic.posted, Offset(3));
 }
 
 async fn concurrent_appends_get_dense_offsets_and_are_all_durable(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let appends = (0..256).map(|number| append(&*store, posted(&url, format!("body {number}"))));
     let places = join_all(appends).await;
     let offsets: BTreeSet<_> = places.iter().map(|(_, offset)| offset.0).collect();
     assert_eq!(offsets, (1..=256).collect());
 
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(the(&*store, &url).await.head, Offset(256));
     for (number, (id, offset)) in places.into_iter().enumerate() {
         let read = read(&*store, id, offset).await.unwrap();
@@ -224,7 +224,7 @@ async fn concurrent_appends_get_dense_offsets_and_are_all_durable(place: Place) 
 }
 
 async fn events_are_told_in_the_order_of_the_log_to_everybody(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut first = store.watch();
     let mut second = store.watch();
     let closed = store.watch();
@@ -242,7 +242,7 @@ async fn events_are_told_in_the_order_of_the_log_to_everybody(place: Place) {
 }
 
 async fn a_repetition_is_recognised_in_the_same_group(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let new = named(posted(&topic("t"), "x"), "key", at(1_000));
     let outcomes = join_all((0..32).map(|_| store.append(new.clone(), DAY))).await;
     let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
@@ -252,16 +252,16 @@ async fn a_repetition_is_recognised_in_the_same_group(place: Place) {
 }
 
 async fn a_repetition_is_recognised_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let first = store.append(named(posted(&topic("t"), "x"), "key", at(1_000)), DAY).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let again = store.append(named(posted(&topic("t"), "x"), "key", at(2_000)), DAY).await.unwrap();
     assert!(is_new(first) && !is_new(again));
     assert_eq!(first.id(), again.id());
 }
 
 async fn a_repetition_after_its_time_is_a_new_notification(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let remember = Duration::from_secs(10);
     let outcomes = [
         store.append(named(posted(&topic("t"), "x"), "key", at(1_000)), remember).await.unwrap(),
@@ -274,13 +274,13 @@ async fn a_repetition_after_its_time_is_a_new_notification(place: Place) {
 }
 
 async fn the_same_key_on_another_topic_is_another_notification(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     assert!(is_new(store.append(named(posted(&topic("a"), "x"), "key", at(1)), DAY).await.unwrap()));
     assert!(is_new(store.append(named(posted(&topic("b"), "x"), "key", at(1)), DAY).await.unwrap()));
 }
 
 async fn a_very_long_idempotency_key_is_taken(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let key = "k".repeat(100_000);
     assert!(is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
     assert!(!is_new(store.append(named(posted(&topic("t"), "x"), &key, at(1)), DAY).await.unwrap()));
@@ -292,14 +292,14 @@ fn change_notification(url: &TopicUrl, from: i64, until: i64) -> NewNotification
 }
 
 async fn cn008_a_chain_remembers_where_it_was_broken(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (url, plain) = (topic("changes"), topic("plain"));
     for (from, until) in [(10, 20), (20, 30), (45, 50), (50, 60), (55, 70)] {
         append(&*store, change_notification(&url, from, until)).await;
         append(&*store, posted(&plain, "no interval")).await;
     }
     append(&*store, posted(&url, "no Change Notification")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let breaks = vec![
         ChainBreak { offset: Offset(3), ended: at(30), started: at(45) },
         ChainBreak { offset: Offset(5), ended: at(60), started: at(55) },
@@ -311,7 +311,7 @@ async fn cn008_a_chain_remembers_where_it_was_broken(place: Place) {
 }
 
 async fn cn008_a_repeated_notification_does_not_break_the_chain(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("changes");
     for (from, until) in [(10, 20), (10, 20), (20, 30)] {
         append(&*store, named(change_notification(&url, from, until), &from.to_string(), at(4_000_000_000)))
@@ -322,7 +322,7 @@ async fn cn008_a_repeated_notification_does_not_break_the_chain(place: Place) {
 }
 
 async fn validators_are_found_again_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let (id, first) = append(&*store, posted(&url, "x")).await;
     assert_eq!(store.validators(id, first).await.unwrap(), None);
@@ -333,11 +333,11 @@ async fn validators_are_found_again_after_reopening(place: Place) {
         digest: [7; 32],
     };
     store.put_validators(id, first, validators.clone()).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.validators(id, first).await.unwrap().as_ref(), Some(&validators));
     let fetched = NewNotification { validators: Some(validators.clone()), ..posted(&url, "y") };
     let (_, second) = append(&*store, fetched).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(
         store.validators(id, second).await.unwrap(),
         Some(validators),
@@ -347,7 +347,7 @@ async fn validators_are_found_again_after_reopening(place: Place) {
 }
 
 async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     subscribe(&*store, &url, &callback("d")).await;
     let mut id = TopicId(0);
@@ -365,10 +365,10 @@ async fn the_first_since_a_moment_is_found_although_the_clock_was_set_back(place
 }
 
 async fn the_time_of_a_notification_is_read_without_its_body(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let sent = NewNotification { received_at: at(1_700_000_000), ..posted(&topic("t"), vec![7; 200_000]) };
     let (id, offset) = append(&*store, sent).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let asked = vec![(id, offset), (id, offset.next()), (id, Offset(0)), (TopicId(7), offset)];
     assert_eq!(store.received_at(asked).await.unwrap(), [Some(at(1_700_000_000)), None, None, None]);
 }

@@ -1,18 +1,27 @@
 //! What every engine has to do, told as tests that run against each of them.
 
 mod backups;
+#[cfg(feature = "postgres")]
+mod databases;
 mod delivery;
 mod denials;
+#[cfg(feature = "postgres")]
+mod feed;
+mod folders;
 mod log;
 mod model;
 mod opening;
 mod orders;
+mod place;
 mod registry;
+mod reopening;
 mod requests;
 mod retention;
 mod secrets;
 mod shares;
 mod subscribing;
+#[cfg(feature = "postgres")]
+mod two_handles;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,69 +30,65 @@ use std::time::Duration;
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
-use tempfile::TempDir;
 
+use self::place::Place;
+#[cfg(feature = "postgres")]
+pub(crate) use self::place::SharedDatabase;
 use super::{
-    Activation, Appended, ContentKind, Denial, Ended, Engine, Epoch, Failing, FailureClass, Intent, Keyring,
-    Laggard, NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest,
-    Ping, Shard, Shares, Store, StoreEvent, Subscription, Topic, TopicId,
+    Activation, Appended, ContentKind, Denial, Ended, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
+    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Ping, Shard,
+    Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
 /// Runs each test of the file on each engine.
 macro_rules! on_every_engine {
     ($($test:ident),+ $(,)?) => {
+        crate::store::conformance::on_embedded_engines!($($test),+);
+        #[cfg(feature = "postgres")]
+        crate::store::conformance::on_postgres!($($test),+);
+    };
+}
+
+/// Runs each test of the file on a database.
+#[cfg(feature = "postgres")]
+macro_rules! on_postgres {
+    ($($test:ident),+ $(,)?) => {
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                if let Some(place) = crate::store::conformance::Place::in_postgres() {
+                    super::$test(place).await;
+                }
+            })+
+        }
+    };
+}
+
+/// Runs each test of the file on each engine that keeps its records in a folder.
+macro_rules! on_embedded_engines {
+    ($($test:ident),+ $(,)?) => {
         mod fjall {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::store::conformance::Place::new(crate::store::Engine::Fjall)).await;
+                super::$test(crate::store::conformance::Place::embedded(crate::store::Engine::Fjall)).await;
             })+
         }
         #[cfg(feature = "sled")]
         mod sled {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test(crate::store::conformance::Place::new(crate::store::Engine::Sled)).await;
+                super::$test(crate::store::conformance::Place::embedded(crate::store::Engine::Sled)).await;
             })+
         }
     };
 }
-use on_every_engine;
+#[cfg(feature = "postgres")]
+use on_postgres;
+use {on_embedded_engines, on_every_engine};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const LEASE: Duration = Duration::from_secs(3_600);
-
-/// A directory in which a store can be opened again and again.
-struct Place {
-    engine: Engine,
-    directory: TempDir,
-}
-
-impl Place {
-    fn new(engine: Engine) -> Self {
-        Self { engine, directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        self.open_with(Keyring::none()).unwrap()
-    }
-
-    fn open_with(&self, keys: Keyring) -> super::Result<Arc<dyn Store>> {
-        super::open(self.engine, self.directory.path(), keys, 0)
-    }
-
-    /// What is wrong with the closed store.
-    fn faults(&self) -> Vec<String> {
-        super::check(self.engine, self.directory.path(), &Keyring::none()).unwrap().faults
-    }
-
-    /// The store after a clean end of the process.
-    fn reopen(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
-        assert_eq!(Arc::strong_count(&store), 1, "somebody keeps the store open");
-        drop(store);
-        self.open()
-    }
-}
 
 /// Of a shard that nobody has claimed.
 const UNCLAIMED: Epoch = Epoch(0);

@@ -94,6 +94,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 #[derive(Default)]
 struct Model {
+    shards: u16,
     now: i64,
     topics: BTreeMap<usize, Log>,
     /// The last offset of all topics that were forgotten.
@@ -136,11 +137,11 @@ fn callback_of(number: usize) -> CallbackUrl {
     CallbackUrl::parse(&format!("http://d{number}.example/cb")).unwrap()
 }
 
-fn shard_of(pair: Pair) -> Shard {
-    Shard::of(&callback_of(pair.1), 16)
-}
-
 impl Model {
+    fn shard_of(&self, pair: Pair) -> Shard {
+        Shard::of(&callback_of(pair.1), self.shards)
+    }
+
     async fn apply(&mut self, store: &dyn Store, operation: Operation) {
         self.now += 1;
         match operation {
@@ -181,7 +182,7 @@ impl Model {
 
     /// The owner of its shard ends a subscription, or one who is its owner no more tries to.
     async fn end(&mut self, store: &dyn Store, pair: Pair, fenced: bool) {
-        let shard = shard_of(pair);
+        let shard = self.shard_of(pair);
         let current = self.epochs.get(&shard).copied().unwrap_or_default();
         let Some((subscription, _)) = self.subscriptions.get(&pair) else { return };
         let (topic, id, why) = (subscription.topic, subscription.id, gone(subscription));
@@ -340,7 +341,7 @@ impl Model {
 
     /// One pair is late or caught up, one notification is skipped for it, and the watermark moves.
     async fn checkpoint(&mut self, store: &dyn Store, pair: Pair, paused: bool, late: bool, cursor: u64) {
-        let shard = shard_of(pair);
+        let shard = self.shard_of(pair);
         let Some((subscription, lag)) = self.subscriptions.get_mut(&pair) else { return };
         let laggard = behind(subscription, cursor);
         let watermark = Watermark { done: Offset(cursor), sweep: None };
@@ -390,7 +391,7 @@ impl Model {
             let found = store.find_subscription(&topic_of(pair.0), &callback_of(pair.1)).await.unwrap();
             assert_eq!(found.as_ref(), self.subscriptions.get(&pair).map(|(subscription, _)| subscription));
         }
-        for shard in (0..16).map(Shard) {
+        for shard in store.all_shards() {
             self.compare_shard(store, shard).await;
         }
     }
@@ -423,7 +424,7 @@ impl Model {
         state.slots.sort_by_key(|slot| slot.id);
         state.laggards.sort_by_key(|laggard| laggard.subscription);
         let mut here: Vec<_> =
-            self.subscriptions.iter().filter(|(pair, _)| shard_of(**pair) == shard).collect();
+            self.subscriptions.iter().filter(|(pair, _)| self.shard_of(**pair) == shard).collect();
         here.sort_by_key(|(_, (subscription, _))| subscription.id);
         let slots = state.slots.iter().map(|slot| (slot.id, slot.topic, slot.start, slot.lease_end));
         assert!(slots.eq(here.iter().map(|(_, (s, _))| (s.id, s.topic, s.start, s.lease_end))));
@@ -441,22 +442,21 @@ impl Model {
     }
 }
 
-fn agrees(engine: Engine, operations: Vec<Operation>) {
+fn agrees(place: &Place, operations: Vec<Operation>) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let place = Place::new(engine);
-        let mut store = place.open();
-        let mut model = Model::default();
+        let mut store = place.open().await;
+        let mut model = Model { shards: store.shards(), ..Model::default() };
         for operation in operations {
             if matches!(operation, Operation::Reopen) {
                 model.compare(&*store).await;
-                store = place.reopen(store);
+                store = place.reopen(store).await;
             } else {
                 model.apply(&*store, operation).await;
             }
         }
         model.compare(&*store).await;
-        let store = place.reopen(store);
+        let store = place.reopen(store).await;
         model.compare(&*store).await;
         drop(store);
         // The model's checkpoints are made up, also those of topics without notifications.
@@ -470,12 +470,20 @@ proptest! {
 
     #[test]
     fn fjall_agrees_with_the_model(operations in prop::collection::vec(operation(), 1..120)) {
-        agrees(Engine::Fjall, operations);
+        agrees(&Place::embedded(Engine::Fjall), operations);
     }
 
     #[cfg(feature = "sled")]
     #[test]
     fn sled_agrees_with_the_model(operations in prop::collection::vec(operation(), 1..120)) {
-        agrees(Engine::Sled, operations);
+        agrees(&Place::embedded(Engine::Sled), operations);
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn postgres_agrees_with_the_model(operations in prop::collection::vec(operation(), 1..120)) {
+        if let Some(place) = Place::in_postgres() {
+            agrees(&place, operations);
+        }
     }
 }

@@ -37,7 +37,7 @@ fn told(events: &mut tokio::sync::mpsc::UnboundedReceiver<OrderEvent>) -> Vec<Or
 async fn an_order_is_taken_once_by_the_owner_of_each_shard_and_its_answers_are_kept_until_it_is_withdrawn(
     place: Place,
 ) {
-    let store = place.open();
+    let store = place.open().await;
     let epochs = [store.claim(ONE).await.unwrap(), store.claim(TWO).await.unwrap()];
     let mut events = store.watch_orders();
     let id = store.order(&[ONE, TWO], halt(7), later(&*store)).await.unwrap();
@@ -60,7 +60,7 @@ async fn an_order_is_taken_once_by_the_owner_of_each_shard_and_its_answers_are_k
 }
 
 async fn orders_are_taken_in_their_order_and_as_they_were_given(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let epoch = store.claim(ONE).await.unwrap();
     let (topic, from) = (TopicId(5), Offset(3));
     let commands = [
@@ -82,7 +82,7 @@ async fn orders_are_taken_in_their_order_and_as_they_were_given(place: Place) {
 }
 
 async fn who_owns_a_shard_no_more_takes_no_order_for_it(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let first = store.claim(ONE).await.unwrap();
     let id = store.order(&[ONE], halt(7), later(&*store)).await.unwrap();
     let second = store.claim(ONE).await.unwrap();
@@ -92,7 +92,7 @@ async fn who_owns_a_shard_no_more_takes_no_order_for_it(place: Place) {
 }
 
 async fn an_order_whose_time_is_over_or_that_was_withdrawn_is_not_carried_out(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let epoch = store.claim(ONE).await.unwrap();
     store.order(&[ONE], halt(7), at(1)).await.unwrap();
     let id = store.order(&[ONE], halt(8), later(&*store)).await.unwrap();
@@ -101,7 +101,7 @@ async fn an_order_whose_time_is_over_or_that_was_withdrawn_is_not_carried_out(pl
 }
 
 async fn a_shard_has_an_owner_from_its_claim_to_its_release(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let owned = async || -> Vec<bool> {
         let until = store.owned_until(&[ONE, TWO]).await.unwrap();
         until.into_iter().map(|until| until.is_some_and(|until| until > store.now())).collect()

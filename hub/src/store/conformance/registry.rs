@@ -11,7 +11,7 @@ on_every_engine!(
 const TOKENS: Document = Document::PublisherTokens;
 
 async fn documents_are_changed_one_after_the_other_and_found_again_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (registry, other) = (store.registry(), store.registry());
     assert_eq!((registry.version(TOKENS), registry.read(TOKENS).unwrap()), (None, None));
     for text in ["{}", "{\"a\":1}", "{\"b\":1}"] {
@@ -31,19 +31,19 @@ async fn documents_are_changed_one_after_the_other_and_found_again_after_reopeni
     for of in [Document::TokenUses, Document::TicketKey, Document::PageAddresses] {
         assert_eq!(registry.read(of).unwrap(), None, "they do not mix");
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.registry().read(TOKENS).unwrap(), seen);
 }
 
 async fn the_log_only_grows_until_it_is_shortened(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     store.registry().open_log().unwrap();
     assert!(store.registry().read_log().unwrap().is_empty());
     let lines = ["{\"number\":1}\n", "{\"number\":2}\n", "{\"number\":3}\n", "{\"number\":4}\n"];
     for line in lines {
         store.registry().append_to_log(line.as_bytes()).unwrap();
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let registry = store.registry();
     registry.open_log().unwrap();
     assert_eq!(registry.read_log().unwrap(), lines.concat().as_bytes());

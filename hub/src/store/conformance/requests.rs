@@ -27,34 +27,34 @@ on_every_engine!(
 );
 
 async fn pings_wait_until_they_are_removed(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let b = store.put_ping(topic("~b"), None).await.unwrap();
     let trace = TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let a = store.put_ping(topic("a"), trace).await.unwrap();
     assert!(trace.is_some() && a.trace == trace);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(pinged(&*store).await, [b.clone(), a.clone()]);
     store.remove_ping(&a).await.unwrap();
     store.remove_ping(&a).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(pinged(&*store).await, [b]);
 }
 
 async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
-    let mut store = place.open();
+    let mut store = place.open().await;
     let [first, other] = [TraceContext::begin(), TraceContext::begin()].map(Some);
     for (put, kept) in [(first, first), (None, first), (other, other), (None, other)] {
         let ping = store.put_ping(topic("t"), put).await.unwrap();
         assert_eq!(ping.trace, put);
-        store = place.reopen(store);
+        store = place.reopen(store).await;
         assert_eq!(pinged(&*store).await, [Ping { trace: kept, ..ping }]);
     }
 }
 
 async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let older = store.put_ping(topic("~t"), None).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let newer = store.put_ping(topic("%7Et"), None).await.unwrap();
     assert!(older.id < newer.id);
     store.remove_ping(&older).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
 }
 
 async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let intents = [
         (Intent::Subscribe { lease: Some(u64::MAX), secret: Some(secret("s")) }, "a token"),
         (Intent::Unsubscribe, ""),
@@ -83,67 +83,67 @@ async fn requests_are_kept_as_they_came_oldest_first(place: Place) {
         };
         requests.push(store.put_request(new).await.unwrap());
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let waiting = waiting(&*store).await;
     assert_eq!(waiting, requests);
     assert_eq!(waiting[0].callback.as_str(), "https://destination.example/%7E0");
 }
 
 async fn a_newer_request_replaces_the_older_one_of_its_pair_d17(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("~d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("%7Ed"), "newer").await;
     let other = ask_to_subscribe(&*store, &topic("t"), &callback("e"), "other").await;
     assert!(older.id < newer.id);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(waiting(&*store).await, [newer, other]);
 }
 
 async fn removing_a_replaced_request_leaves_the_newer_one(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let older = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "older").await;
     let newer = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "newer").await;
     store.remove_request(&older).await.unwrap();
     assert_eq!(waiting(&*store).await, std::slice::from_ref(&newer));
     store.remove_request(&newer).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(waiting(&*store).await.is_empty());
 }
 
 async fn request_identities_are_never_given_twice(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let first = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     store.remove_request(&first).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let second = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     assert!(first.id < second.id);
 }
 
 async fn a_request_is_gone_once_it_was_applied(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Done));
     let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
     assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
     assert!(waiting(&*store).await.is_empty());
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(waiting(&*store).await.is_empty());
 }
 
 async fn a_replaced_request_changes_nothing_even_after_the_newer_one_was_applied_d17(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (topic, callback) = (topic("t"), callback("d"));
     let hello = ask_to_subscribe(&*store, &topic, &callback, "s").await;
     let goodbye = ask(&*store, &topic, &callback, Intent::Unsubscribe).await;
     assert!(matches!(activate(&*store, &hello, at(0)).await, Activation::Superseded));
     assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(matches!(activate(&*store, &hello, at(0)).await, Activation::Superseded));
     assert!(store.find_subscription(&topic, &callback).await.unwrap().is_none());
 }
 
 async fn a_removed_request_changes_nothing(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     store.remove_request(&request).await.unwrap();
     assert!(matches!(activate(&*store, &request, at(0)).await, Activation::Superseded));
@@ -151,14 +151,14 @@ async fn a_removed_request_changes_nothing(place: Place) {
 }
 
 async fn requests_of_other_clients_for_a_pair_wait_beside_each_other(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (topic, callback) = (topic("t"), callback("d"));
     let [subscriber, stranger] = [1, 2].map(|last| Some([192, 0, 2, last].into()));
     let subscribe = |key| Intent::Subscribe { lease: None, secret: Some(secret(key)) };
     let older = ask_from(&*store, subscriber, &topic, &callback, subscribe("older")).await;
     let others = ask_from(&*store, stranger, &topic, &callback, Intent::Unsubscribe).await;
     let newer = ask_from(&*store, subscriber, &topic, &callback, subscribe("newer")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(waiting(&*store).await, [others.clone(), newer.clone()]);
     assert_eq!(store.request(older.id).await.unwrap(), None, "it was replaced by its own client");
     assert_eq!(store.request(newer.id).await.unwrap().as_ref(), Some(&newer));
@@ -170,7 +170,7 @@ async fn requests_of_other_clients_for_a_pair_wait_beside_each_other(place: Plac
 }
 
 async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (topic, callback) = (topic("t"), callback("d"));
     for last in [1, 2, 3] {
         let client = Some([192, 0, 2, last].into());
@@ -182,18 +182,18 @@ async fn a_denied_pair_forgets_what_everybody_asked_for_it(place: Place) {
     assert!(store.deny(denial(DenialScope::Request(one.id))).await.unwrap().is_some());
     assert_eq!(waiting(&*store).await.len(), 2, "those of others wait");
     assert!(store.deny(denial(DenialScope::Everything)).await.unwrap().is_some());
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(waiting(&*store).await.is_empty());
 }
 
 async fn requests_are_listed_by_the_shards_of_their_callbacks(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut all = Vec::new();
     for number in 0..60 {
         let callback = format!("https://d{}.example/{number}", number % 30).parse().unwrap();
         all.push(ask(&*store, &topic("t"), &callback, Intent::Unsubscribe).await);
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     for of in owned_by_hubs(&*store) {
         let is_here = |callback| of.contains(&Shard::of(callback, store.shards()));
         let wanted: Vec<_> = all.iter().filter(|request| is_here(&request.callback)).cloned().collect();
@@ -205,14 +205,14 @@ async fn requests_are_listed_by_the_shards_of_their_callbacks(place: Place) {
 }
 
 async fn pings_are_listed_by_the_shards_of_their_topics_origins(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let topic = |text: String| -> TopicUrl { text.parse().unwrap() };
     let mut all = Vec::new();
     for number in 0..60 {
         let topic = topic(format!("https://s{}.example/{number}", number % 30));
         all.push(store.put_ping(topic, None).await.unwrap());
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let shard = |topic: &TopicUrl| Shard::that_fetches(topic, store.shards());
     for of in owned_by_hubs(&*store) {
         let wanted: Vec<_> = all.iter().filter(|ping| of.contains(&shard(&ping.topic))).cloned().collect();

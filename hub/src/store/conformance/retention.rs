@@ -55,7 +55,7 @@ async fn held(store: &dyn Store, topic: TopicId, offsets: std::ops::RangeInclusi
 }
 
 async fn old_notifications_are_forgotten(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let mut id = TopicId(0);
     for second in 1..=5 {
@@ -71,7 +71,7 @@ async fn old_notifications_are_forgotten(place: Place) {
 }
 
 async fn the_newest_of_each_topic_with_a_subscription_is_kept(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut ids = Vec::new();
     for name in ["a", "b"] {
         subscribe(&*store, &topic(name), &callback("d")).await;
@@ -87,7 +87,7 @@ async fn the_newest_of_each_topic_with_a_subscription_is_kept(place: Place) {
 
 /// Whoever pings many addresses and ends their subscriptions must not fill the log for good.
 async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (_, ended) = subscribe(&*store, &topic("left"), &callback("d")).await;
     subscribe(&*store, &topic("owed"), &callback("d")).await;
     let owed = append_at(&*store, &topic("owed"), 1, 500).await;
@@ -99,7 +99,7 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
     let shard = Shard::of(&callback("d"), store.shards());
     append_at(&*store, &topic("owed"), 4, 500).await;
     store.end(shard, UNCLAIMED, ended.topic, ended.id, gone(&ended)).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let trimmed = store.trim(at(0), within(2 * large)).await.unwrap();
     assert_eq!(trimmed, Trimmed { notifications: 1, bytes: small, early: 1 });
     assert_eq!(held(&*store, owed, 2..=3).await, [2, 3]);
@@ -114,7 +114,7 @@ async fn what_nobody_is_subscribed_to_makes_room_first_and_grows_old(place: Plac
 }
 
 async fn a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let (shard, subscription) = subscribe(&*store, &url, &callback("d")).await;
     for second in 1..=3 {
@@ -133,21 +133,21 @@ async fn a_topic_that_nobody_needs_is_forgotten_and_comes_back_as_another(place:
     assert_eq!(store.usage().topics, 0);
     // Whoever delivered does not know it yet.
     store.checkpoint(shard, epoch, checkpoint()).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.topics(None, usize::MAX).await.unwrap(), []);
     let (again, offset) = append(&*store, posted(&url, "x")).await;
     assert_ne!(again, id, "what it was called before stays unique");
     assert_eq!(offset, Offset(4), "who has read the log up to 3 goes on behind that");
     let (_, subscription) = subscribe(&*store, &topic("other"), &callback("d")).await;
     assert_eq!(subscription.start, Offset(3));
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(held(&*store, again, 1..=5).await, [4]);
     drop(store);
     assert_eq!(place.faults(), [""; 0]);
 }
 
 async fn a_topic_that_somebody_needs_is_not_forgotten(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let names = ["named", "paused", "subscribed"].map(topic);
     let day = Duration::from_secs(86_400);
     store.append(named(posted(&names[0], "x"), "key", DateTime::now()), day).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_topic_that_somebody_needs_is_not_forgotten(place: Place) {
     let before = store.topics(None, usize::MAX).await.unwrap().len();
     let next_week = DateTime::from_system_time(SystemTime::now() + 7 * day);
     store.trim(next_week, EVERYTHING).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!((before, store.topics(None, usize::MAX).await.unwrap().len()), (3, 3));
     store.resume(paused).await.unwrap();
     store.trim(next_week, EVERYTHING).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_topic_that_somebody_needs_is_not_forgotten(place: Place) {
 }
 
 async fn the_largest_log_makes_room_first(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     for name in ["modest", "greedy"] {
         subscribe(&*store, &topic(name), &callback("d")).await;
     }
@@ -192,7 +192,7 @@ async fn the_largest_log_makes_room_first(place: Place) {
 }
 
 async fn large_bodies_are_forgotten_whole(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let id = append_at(&*store, &url, 1, 1_000_000).await;
     append_at(&*store, &url, 2, 10).await;
@@ -200,12 +200,12 @@ async fn large_bodies_are_forgotten_whole(place: Place) {
         store.trim(at(2), EVERYTHING).await.unwrap(),
         Trimmed { notifications: 1, bytes: weight("t", 1_000_000), early: 0 }
     );
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(held(&*store, id, 1..=2).await, [2]);
 }
 
 async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     subscribe(&*store, &url, &callback("d")).await;
     let appends = (1..=2_500).map(|second| append_at(&*store, &url, second, 1));
@@ -216,7 +216,7 @@ async fn more_than_one_slice_is_forgotten_at_once(place: Place) {
 }
 
 async fn trimming_an_empty_store_does_nothing(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     assert_eq!(store.trim(DateTime::now(), within(0)).await.unwrap(), Trimmed::default());
     subscribe(&*store, &topic("t"), &callback("d")).await;
     assert_eq!(store.trim(DateTime::now(), within(0)).await.unwrap(), Trimmed::default());
@@ -224,13 +224,13 @@ async fn trimming_an_empty_store_does_nothing(place: Place) {
 }
 
 async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     for second in 1..=4 {
         append_at(&*store, &url, second, 100).await;
     }
     store.trim(at(2), EVERYTHING).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let topic = the(&*store, &url).await;
     assert_eq!((topic.first, topic.head), (Offset(2), Offset(4)));
     let each = weight("t", 100);
@@ -247,21 +247,21 @@ async fn what_is_kept_survives_trimming_and_reopening(place: Place) {
 }
 
 async fn offsets_go_on_after_trimming(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     subscribe(&*store, &url, &callback("d")).await;
     for second in 1..=3 {
         append_at(&*store, &url, second, 1).await;
     }
     store.trim(DateTime::now(), within(0)).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let mut events = store.watch();
     append_at(&*store, &url, 4, 1).await;
     assert!(matches!(events.try_recv(), Ok(StoreEvent::Appended { offset: Offset(4), .. })));
 }
 
 async fn skips_go_with_their_notifications(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     for second in 1..=3 {
         append_at(&*store, &url, second, 1).await;
@@ -283,7 +283,7 @@ async fn skips_go_with_their_notifications(place: Place) {
 }
 
 async fn expired_idempotency_keys_are_forgotten(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let minute = Duration::from_secs(60);
     let now = DateTime::now();
@@ -294,7 +294,7 @@ async fn expired_idempotency_keys_are_forgotten(place: Place) {
     store.append(named(posted(&url, "x"), "both", past), minute).await.unwrap();
     store.append(named(posted(&url, "x"), "both", now), minute).await.unwrap();
     store.trim(at(0), EVERYTHING).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     // By their own times all of these would still be repetitions.
     let again = |key, at| store.append(named(posted(&url, "x"), key, at), minute);
     assert!(is_new(again("old", past).await.unwrap()));
@@ -303,7 +303,7 @@ async fn expired_idempotency_keys_are_forgotten(place: Place) {
 }
 
 async fn idempotency_keys_outlive_their_notifications(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let now = DateTime::now();
     let day = Duration::from_secs(86_400);
@@ -317,7 +317,7 @@ async fn idempotency_keys_outlive_their_notifications(place: Place) {
 }
 
 async fn when_the_hub_was_up_is_found_again_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     assert_eq!(store.uptime().await.unwrap(), None);
     let leap = ClockJump { length: Duration::from_secs(90), up_since: Duration::from_secs(7) };
     for uptime in [
@@ -327,7 +327,7 @@ async fn when_the_hub_was_up_is_found_again_after_reopening(place: Place) {
         store.put_uptime(uptime.clone()).await.unwrap();
         assert_eq!(store.uptime().await.unwrap(), Some(uptime));
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.uptime().await.unwrap(), Some(Uptime { seen: at(6), clock_jumps: vec![leap, leap] }));
     drop(store);
     assert_eq!(place.faults(), [""; 0]);

@@ -62,7 +62,7 @@ async fn first(store: &dyn Store, name: &str) -> u64 {
 }
 
 async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let spoken_for = topic("t");
     subscribe(&*store, &spoken_for, &callback("d")).await;
     for second in 1..=6 {
@@ -86,7 +86,7 @@ async fn strangers_take_no_room_from_publishers_nor_they_from_strangers(place: P
 }
 
 async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     fetch(&*store, "quiet", 1, 1, 300).await;
     fetch(&*store, "neighbour", 2, 2, 200).await;
     for second in 3..=9 {
@@ -104,7 +104,7 @@ async fn of_strangers_who_takes_most_makes_room_by_network_then_by_host(place: P
 }
 
 async fn of_strangers_the_client_that_brought_most_makes_room_before_others_on_the_same_host(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let [reader, greedy] = [1, 2].map(|last| Some(IpAddr::from([198, 51, 100, last])));
     let [feed, other] = ["feed", "other"].map(|path| format!("https://blog.example/{path}").parse().unwrap());
     let variants = (0..6).map(|number| format!("https://blog.example/feed?n={number}").parse().unwrap());
@@ -117,7 +117,7 @@ async fn of_strangers_the_client_that_brought_most_makes_room_before_others_on_t
         subscribe_from(&*store, greedy, topic, &callback("e")).await;
         append(&*store, fetched(topic, 1, 2, 100)).await;
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let weigh = |topic: &TopicUrl, bytes| posted(topic, vec![7; bytes]).weight();
     let read = weigh(&feed, 900) + weigh(&other, 900);
     let taken = store.usage().strangers_bytes;
@@ -130,7 +130,7 @@ async fn of_strangers_the_client_that_brought_most_makes_room_before_others_on_t
 }
 
 async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = url("greedy");
     subscribe(&*store, &url, &callback("d")).await;
     fetch(&*store, "greedy", 1, 1, 900).await;
@@ -139,14 +139,14 @@ async fn where_strangers_have_too_much_their_newest_goes_too(place: Place) {
     let topic = store.topic(&url).await.unwrap().unwrap();
     assert_eq!((topic.first, topic.head, store.usage().log_bytes), (Offset(2), Offset(1), 0));
     assert_eq!(fetch(&*store, "greedy", 1, 2, 100).await, Offset(2), "it goes on behind that");
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.usage().strangers_bytes, weight("greedy", 100));
     drop(store);
     assert_eq!(place.faults(), [""; 0]);
 }
 
 async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = url("greedy");
     subscribe(&*store, &url, &callback("d")).await;
     let validators = Validators {
@@ -165,14 +165,14 @@ async fn of_what_made_room_no_validators_stay_so_that_it_is_fetched_again(place:
     assert_eq!(store.validators(id, version).await.unwrap(), None);
     // A fetch that began before finds nothing new, and says so after.
     store.put_validators(id, version, validators.clone()).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.validators(id, version).await.unwrap(), None);
     let (_, version) = append(&*store, fetched).await;
     assert_eq!(store.validators(id, version).await.unwrap(), Some(validators));
 }
 
 async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     fetch(&*store, "t", 1, 1, 100).await;
     let (large, small) = (weight("t", 100), weight("t", 10));
     assert_eq!(store.usage().strangers_bytes, large);
@@ -185,7 +185,7 @@ async fn who_posts_speaks_for_the_topic_from_then_on(place: Place) {
 async fn a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_its_whole_log_and_for_good(
     place: Place,
 ) {
-    let store = place.open();
+    let store = place.open().await;
     fetch(&*store, "t", 1, 1, 100).await;
     let each = weight("t", 100);
     assert_eq!(store.usage().strangers_bytes, each);
@@ -193,17 +193,17 @@ async fn a_topic_that_was_pinged_with_a_token_takes_the_publishers_share_with_it
     append(&*store, with_token).await;
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (2 * each, 0));
     fetch(&*store, "t", 1, 3, 100).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (3 * each, 0));
 }
 
 async fn what_each_takes_is_known_after_reopening(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     append(&*store, posted(&url("t"), vec![7; 10])).await;
     for (name, network) in [("a", 1), ("b", 1), ("c", 2)] {
         fetch(&*store, name, network, 1, 100).await;
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let (each, posted) = (weight("a", 100), weight("t", 10));
     assert_eq!((store.usage().log_bytes, store.usage().strangers_bytes), (3 * each + posted, 3 * each));
     store.make_room(Shares { publishers: 0, strangers: 3 * each - 1 }).await.unwrap();
@@ -214,7 +214,7 @@ async fn what_each_takes_is_known_after_reopening(place: Place) {
 async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place) {
     let client = Some(IpAddr::from([192, 0, 2, 1]));
     let of = async |store: &dyn Store| store.accounted(client, &topic("t"), &callback("d")).await.unwrap();
-    let store = place.open();
+    let store = place.open().await;
     let new = Additions { topic: true, host: true };
     let none_yet = of(&*store).await;
     assert_eq!((none_yet.new_to_client, none_yet.new_to_hub), (new, new));
@@ -232,7 +232,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
         new_to_hub: Additions::default(),
     };
     assert_eq!(of(&*store).await, all);
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(of(&*store).await, all);
     let shard = Shard::of(&callback("d"), store.shards());
     for subscription in &subscriptions {
@@ -251,7 +251,7 @@ async fn what_a_client_has_is_known_after_reopening_and_given_back(place: Place)
 }
 
 async fn what_strangers_have_without_a_subscription_goes_with_the_next_trim(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     fetch(&*store, "left", 1, 1, 100).await;
     fetch(&*store, "needed", 1, 1, 100).await;
     subscribe(&*store, &url("needed"), &callback("d")).await;
@@ -268,7 +268,7 @@ async fn a_topic_counts_for_who_brought_it_until_nobody_is_subscribed(place: Pla
     let of = async |store: &dyn Store| {
         store.accounted(client, &topic("t"), &callback("d")).await.unwrap().of_client
     };
-    let store = place.open();
+    let store = place.open().await;
     let mut subscriptions = Vec::new();
     for (at, client) in [(callback("d"), client), (callback("e"), None)] {
         subscribe_from(&*store, client, &topic("t"), &at).await;

@@ -41,7 +41,7 @@ on_every_engine!(
 );
 
 async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     for number in 0..3 {
         append(&*store, posted(&url, number.to_string())).await;
@@ -51,7 +51,7 @@ async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
     append(&*store, posted(&url, "while it was verified")).await;
     activate(&*store, &request, asked_at).await;
 
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let subscription = store.find_subscription(&url, &callback("d")).await.unwrap().unwrap();
     assert_eq!(subscription.start, Offset(4));
     assert_eq!(subscription.topic, the(&*store, &url).await.id);
@@ -67,7 +67,7 @@ async fn a_subscription_begins_at_the_head_of_the_log(place: Place) {
 }
 
 async fn a_subscription_may_come_before_the_first_notification(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (_, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     assert_eq!(subscription.start, Offset(0));
     let topic = the(&*store, &topic("t")).await;
@@ -77,7 +77,7 @@ async fn a_subscription_may_come_before_the_first_notification(place: Place) {
 }
 
 async fn a_renewal_keeps_identity_and_cursor_and_brings_the_new_secret_w061(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let (shard, first) = subscribe(&*store, &url, &callback("d")).await;
     for number in 0..5 {
@@ -90,7 +90,7 @@ async fn a_renewal_keeps_identity_and_cursor_and_brings_the_new_secret_w061(plac
 
     let request = ask_to_subscribe(&*store, &url, &callback("d"), "second secret").await;
     activate(&*store, &request, at(2_000_000_000)).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let renewed = store.find_subscription(&url, &callback("d")).await.unwrap().unwrap();
     assert_eq!((renewed.id, renewed.topic, renewed.start), (first.id, first.topic, first.start));
     assert_eq!(renewed.created_at, first.created_at);
@@ -103,16 +103,16 @@ async fn a_renewal_keeps_identity_and_cursor_and_brings_the_new_secret_w061(plac
 }
 
 async fn a_request_changes_nothing_before_it_is_verified(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (_, before) = subscribe(&*store, &topic("t"), &callback("d")).await;
     ask_to_subscribe(&*store, &topic("t"), &callback("d"), "second secret").await;
     ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert_eq!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap(), Some(before));
 }
 
 async fn percent_encoded_unreserved_characters_make_no_second_subscription_w073(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, first) = subscribe(&*store, &topic("~t"), &callback("~d")).await;
     let (same_shard, second) = subscribe(&*store, &topic("%7Et"), &callback("%7ed")).await;
     assert_eq!((shard, first.id), (same_shard, second.id));
@@ -123,7 +123,7 @@ async fn percent_encoded_unreserved_characters_make_no_second_subscription_w073(
 }
 
 async fn a_hundred_parallel_requests_for_one_pair_end_as_one_subscription_b34(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (url, callback) = (topic("t"), callback("d"));
     let requests: Vec<_> = (0..100).map(|number| format!("secret {number}")).collect();
     let requests = join_all(requests.iter().map(|key| ask_to_subscribe(&*store, &url, &callback, key))).await;
@@ -137,7 +137,7 @@ async fn a_hundred_parallel_requests_for_one_pair_end_as_one_subscription_b34(pl
 }
 
 async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
-    let mut store = place.open();
+    let mut store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     let (_, neighbour) = subscribe(&*store, &topic("t"), &callback("e")).await;
     let epoch = store.claim(shard).await.unwrap();
@@ -156,12 +156,12 @@ async fn an_unsubscribed_pair_is_gone_with_its_laggard(place: Place) {
         let state = store.load_shard(shard).await.unwrap();
         assert_eq!(state.slots.len(), 1);
         assert_eq!(state.laggards, [behind(&neighbour, 0)]);
-        store = place.reopen(store);
+        store = place.reopen(store).await;
     }
 }
 
 async fn unsubscribing_the_unknown_is_no_error_d07(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut events = store.watch();
     let goodbye = ask(&*store, &topic("t"), &callback("d"), Intent::Unsubscribe).await;
     assert!(matches!(deactivate(&*store, &goodbye).await, Activation::Done));
@@ -169,19 +169,19 @@ async fn unsubscribing_the_unknown_is_no_error_d07(place: Place) {
 }
 
 async fn subscribing_again_after_the_end_is_a_new_subscription(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     let (shard, first) = subscribe(&*store, &url, &callback("d")).await;
     store.end(shard, UNCLAIMED, first.topic, first.id, gone(&first)).await.unwrap();
     append(&*store, posted(&url, "x")).await;
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     let (_, second) = subscribe(&*store, &url, &callback("d")).await;
     assert!(first.id < second.id);
     assert_eq!(second.start, Offset(1));
 }
 
 async fn an_expired_subscription_ends(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     activate(&*store, &request, at(1_000)).await;
     let subscription = store.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
@@ -198,7 +198,7 @@ async fn an_expired_subscription_ends(place: Place) {
 }
 
 async fn a_renewed_lease_does_not_expire(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let request = ask_to_subscribe(&*store, &topic("t"), &callback("d"), "s").await;
     activate(&*store, &request, at(1_000)).await;
     let (shard, renewed) = subscribe(&*store, &topic("t"), &callback("d")).await;
@@ -208,7 +208,7 @@ async fn a_renewed_lease_does_not_expire(place: Place) {
 
 /// W-123. Whoever finds it over may be a hub whose own clock is fast.
 async fn a_lease_is_over_by_the_clock_of_the_store_and_no_moment_before(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let now = store.now();
     let ago = |time: Duration| DateTime::from_system_time(now.to_system_time() - time);
     for (name, asked_at, is_over) in [
@@ -228,17 +228,17 @@ async fn a_lease_is_over_by_the_clock_of_the_store_and_no_moment_before(place: P
 }
 
 async fn a_subscriber_that_is_gone_ends_at_once(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, subscription) = subscribe(&*store, &topic("t"), &callback("d")).await;
     store.end(shard, UNCLAIMED, subscription.topic, subscription.id, gone(&subscription)).await.unwrap();
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     assert!(store.find_subscription(&topic("t"), &callback("d")).await.unwrap().is_none());
     assert!(store.load_shard(shard).await.unwrap().slots.is_empty());
 }
 
 /// W-151: the yes counts that comes after the 410, also where the clock says otherwise.
 async fn a_subscriber_that_says_yes_after_it_was_gone_stays(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (url, callback) = (topic("t"), callback("d"));
     let verify = async |second| {
         let request = ask_to_subscribe(&*store, &url, &callback, "s").await;
@@ -258,13 +258,13 @@ async fn a_subscriber_that_says_yes_after_it_was_gone_stays(place: Place) {
 }
 
 async fn ending_the_unknown_is_no_error(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let gone = Ended::Gone { lease_end: at(0) };
     store.end(Shard(0), UNCLAIMED, TopicId(7), SubscriptionId(7), gone).await.unwrap();
 }
 
 async fn events_carry_the_new_state(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let url = topic("t");
     append(&*store, posted(&url, "x")).await;
     let mut events = store.watch();
@@ -289,7 +289,7 @@ async fn events_carry_the_new_state(place: Place) {
 }
 
 async fn a_renewal_is_seen_at_once(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let (shard, first) = subscribe(&*store, &topic("t"), &callback("d")).await;
     for number in 0..20 {
         let key = format!("secret {number}");
@@ -303,14 +303,14 @@ async fn a_renewal_is_seen_at_once(place: Place) {
 }
 
 async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut all = Vec::new();
     for url in ["s", "t"] {
         for name in ["a", "b", "c", "d"] {
             all.push(subscribe(&*store, &topic(url), &callback(name)).await);
         }
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     for (ahead, keep) in reads() {
         for (shard, first) in &all {
             let read = recipient(&*store, *shard, first, ahead, keep).await.unwrap();
@@ -338,12 +338,12 @@ async fn what_was_read_ahead_is_as_new_as_what_is_asked_for(place: Place) {
 
 /// W-190: also where it was read for another one.
 async fn a_recipient_has_callback_and_topic_exactly_as_they_were_written(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut all = Vec::new();
     for (url, name) in [("t", "a?x=%7e"), ("%74", "b?y=+"), ("t", "c#z")] {
         all.push(subscribe(&*store, &topic(url), &callback(name)).await);
     }
-    let store = place.reopen(store);
+    let store = place.reopen(store).await;
     for (ahead, keep) in reads() {
         for (shard, one) in &all {
             let read = recipient(&*store, *shard, one, ahead, keep).await.unwrap();
@@ -371,7 +371,7 @@ async fn recipient(
 }
 
 async fn subscriptions_are_listed_in_pages_of_all_topics_and_of_one(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut shard = Shard(0);
     for number in 0..7 {
         let name = format!("d{number}");
@@ -410,7 +410,7 @@ async fn all_slots(store: &dyn Store) -> Vec<SubscriptionSummary> {
 }
 
 async fn a_search_looks_at_no_more_than_it_may_and_goes_on_where_it_stopped(place: Place) {
-    let store = place.open();
+    let store = place.open().await;
     let mut shard = Shard(0);
     for number in 0..7 {
         let name = format!("{}/D{number}", ["one", "two"][number % 2]);

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::codec::{self, Record};
 use super::engine::{Batch, Engine, Keys, Space};
+use crate::store::encoding::codec::{self, Record};
 use crate::store::{Keyring, Result};
 
 /// Changes that are committed at once.

@@ -4,17 +4,13 @@
 //! change that is written is thus newer than what was written of its record before, and after the last one the backup is the
 //! store as of one commit.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use resync_core::datetime::DateTime;
-
 use super::capture::Capture;
-use super::directory;
 use super::engine::{Engine, Keys, Space};
 use super::shared::Shared;
-use crate::store::backup::{Changes, VERSION, Writer};
+use crate::store::backup::{Changes, Writer};
 use crate::store::{self, BackupError, Copied, Header, Result};
 
 /// About how many bytes are read at once. Commits wait that long.
@@ -53,7 +49,7 @@ fn write(
     beside: &[PathBuf],
     out: &mut dyn Write,
 ) -> std::result::Result<Copied, BackupError> {
-    let mut writer = Writer::begin(out, &header())?;
+    let mut writer = Writer::begin(out, &Header::now())?;
     for space in Space::ALL {
         let mut next = Some(Vec::new());
         while let Some(from) = next {
@@ -69,21 +65,12 @@ fn write(
         }
     }
     for path in beside {
-        add_file(&mut writer, path)?;
+        writer.file_beside(path)?;
     }
     if let Some((_, capture)) = live {
         catch_up(&mut writer, capture)?;
     }
     writer.finish()
-}
-
-fn header() -> Header {
-    Header {
-        version: VERSION,
-        store: directory::FORMAT,
-        begun: DateTime::now().to_string(),
-        hub: env!("CARGO_PKG_VERSION").to_owned(),
-    }
 }
 
 /// The records of a space from a key on, and the last of these keys; `None` after the last of all.
@@ -101,13 +88,4 @@ fn read(engine: &dyn Engine, space: Space, from: Vec<u8>) -> Result<(Changes, Op
 
 fn catch_up(writer: &mut Writer<&mut dyn Write>, capture: &Capture) -> std::result::Result<(), BackupError> {
     capture.drain()?.iter().try_for_each(|changes| writer.changes(changes))
-}
-
-fn add_file(writer: &mut Writer<&mut dyn Write>, path: &Path) -> std::result::Result<(), BackupError> {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
-    match fs::read(path) {
-        Ok(bytes) => writer.file(name, &bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(BackupError::Input(format!("{}: {error}", path.display()))),
-    }
 }

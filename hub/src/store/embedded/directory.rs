@@ -11,11 +11,9 @@ use std::path::{Path, PathBuf};
 use resync_core::durable::sync_folder;
 use resync_core::lock::FileLock;
 
+use crate::store::encoding::FORMAT;
 use crate::store::{Engine, MARK, Result, StoreError};
 
-/// The version of the data format that this code writes and reads; a store and a backup say theirs. Whoever raises it keeps a data folder
-/// of the version before in `tests/tests/hub/stores`, and has [`check_mark`] let that pass.
-pub(super) const FORMAT: u16 = 1;
 /// What the mark says instead of an engine until a restore is finished.
 const UNFINISHED: &str = "restoring";
 const LOCK: &str = "lock";
@@ -28,7 +26,7 @@ const FOLDERS: [&str; 2] = ["fjall", "sled"];
 const BEFORE_ALL: [&str; 3] = ["lost+found", LOCK, DRAFT];
 
 /// Takes the directory over, making it if need be. The store is unlocked when the lock is dropped.
-pub(super) fn take(engine: Engine, directory: &Path) -> Result<FileLock> {
+pub(in crate::store) fn take(engine: Engine, directory: &Path) -> Result<FileLock> {
     let lock = lock(directory)?;
     check_mark(engine, directory)?;
     Ok(lock)

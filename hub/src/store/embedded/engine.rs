@@ -6,11 +6,12 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::store::Result;
+pub(super) use crate::store::encoding::Space;
 
 /// An ordered key-value engine.
 ///
 /// Only one thread commits; any number of threads read at the same time.
-pub(super) trait Engine: Send + Sync + 'static {
+pub(in crate::store) trait Engine: Send + Sync + 'static {
     /// The value of a key.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>>;
 
@@ -37,91 +38,24 @@ impl fmt::Debug for dyn Engine {
 }
 
 /// The records of a range: keys and values.
-pub(super) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
-
-macro_rules! spaces {
-    ($($(#[$doc:meta])* $space:ident = $tag:literal, $name:literal;)+) => {
-        /// A kind of record. The tag is part of the data format: it must never change.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub(super) enum Space {
-            $($(#[$doc])* $space = $tag,)+
-        }
-
-        impl Space {
-            /// Every space.
-            pub(super) const ALL: [Self; [$($tag),+].len()] = [$(Self::$space),+];
-
-            /// The name in files and error messages.
-            pub(super) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$space => $name,)+
-                }
-            }
-        }
-    };
-}
-
-spaces! {
-    /// Counters, epochs, and what was decided when the store was made.
-    Meta = 1, "meta";
-    /// Topics with the bounds of their logs.
-    Topics = 2, "topics";
-    /// Notifications, with their bodies as far as these are small.
-    Log = 3, "log";
-    /// The parts of large bodies.
-    Bodies = 4, "bodies";
-    /// Requests that wait for verification of intent.
-    Requests = 5, "requests";
-    /// Subscriptions in force.
-    Subscriptions = 6, "subscriptions";
-    /// From topic and callback to the subscription.
-    SubscriptionIndex = 7, "subscription_index";
-    /// Topics that wait to be fetched.
-    Pings = 8, "pings";
-    /// How far each shard of a topic is.
-    Watermarks = 9, "watermarks";
-    /// Subscriptions that are not at the watermark.
-    Laggards = 10, "laggards";
-    /// Notifications that were given up for a subscription.
-    Skips = 11, "skips";
-    /// Idempotency keys of publishers.
-    Idempotency = 12, "idempotency";
-    /// Idempotency keys in the order in which they may be forgotten.
-    IdempotencyExpiry = 13, "idempotency_expiry";
-    /// How the Change Notifications of topics follow each other.
-    Chains = 14, "chains";
-    /// What topics said about their content when they were fetched last.
-    Validators = 15, "validators";
-    /// Denials of which their callbacks are not informed yet.
-    Denials = 16, "denials";
-    /// Notifications that a subscription has lost.
-    Gaps = 17, "gaps";
-}
-
-impl Space {
-    /// The byte that stands for the space in keys and checksums.
-    pub(super) const fn tag(self) -> u8 {
-        self as u8
-    }
-}
+pub(in crate::store) type Scan<'a> = Box<dyn DoubleEndedIterator<Item = Result<(Bytes, Bytes)>> + 'a>;
 
 /// A range of keys: from the first one inclusive to the last one exclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
-    pub(super) from: Vec<u8>,
+pub(in crate::store) struct Keys {
+    pub(in crate::store) from: Vec<u8>,
     /// `None`: to the end of the space.
-    pub(super) to: Option<Vec<u8>>,
+    pub(in crate::store) to: Option<Vec<u8>>,
 }
 
 impl Keys {
     /// The whole space.
-    pub(super) fn all() -> Self {
+    pub(in crate::store) fn all() -> Self {
         Self::prefix(Vec::new())
     }
 
     /// Every key that begins with `prefix`.
-    pub(super) fn prefix(prefix: Vec<u8>) -> Self {
+    pub(in crate::store) fn prefix(prefix: Vec<u8>) -> Self {
         let to = prefix.iter().rposition(|byte| *byte != u8::MAX).map(|last| {
             let mut to = prefix[..=last].to_vec();
             to[last] += 1;
@@ -131,14 +65,14 @@ impl Keys {
     }
 
     /// The keys from `from` up to, but not including `to`.
-    pub(super) fn between(from: Vec<u8>, to: Vec<u8>) -> Self {
+    pub(in crate::store) fn between(from: Vec<u8>, to: Vec<u8>) -> Self {
         Self { from, to: Some(to) }
     }
 }
 
 /// Changes that belong together. A later change of a key replaces the earlier one.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(in crate::store) struct Batch {
     changes: BTreeMap<(Space, Vec<u8>), Change>,
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use resync_core::datetime::DateTime;
 
-use super::cache::ReadLock;
-use super::codec;
 use super::engine::{Keys, Space};
-use super::key;
-use super::layout::{Body, Empty, LogRecord, Part, received_at_of};
 use super::shared::Shared;
+use crate::store::cache::ReadLock;
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Body, Empty, LogRecord, Part, received_at_of};
 use crate::store::{Notification, Offset, Result, TopicId};
 
 /// What is at a place of a log.

@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 use resync_core::websub::TopicUrl;
 
 use super::accounts::Accounts;
-use super::codec;
 use super::engine::{Engine, Keys, Space};
-use super::key::{self, Pair, pair};
-use super::layout::{Counters, Encryption, Floor, Foundation, TopicState};
+use crate::store::encoding::codec;
+use crate::store::encoding::key::{self, Pair, pair};
+use crate::store::encoding::layout::{Counters, Encryption, Floor, Foundation, TopicState};
 use crate::store::keyring::Keyring;
 use crate::store::{
     Epoch, Payer, PendingRequest, RequestId, Result, Shard, SubscriptionCounts, Topic, TopicId,

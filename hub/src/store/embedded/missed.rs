@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::codec::{self, Record};
 use super::engine::Keys;
-use super::key;
 use super::shared::Shared;
+use crate::store::encoding::codec::{self, Record};
+use crate::store::encoding::key;
 use crate::store::{Missed, Result, Shard, Subscription, SubscriptionId};
 
 const SET_BACK: Duration = Duration::from_secs(24 * 3_600);

@@ -4,9 +4,8 @@
 //! |---|---|
 //! | `engine`, `fjall`, `sled` | what an engine must do, and the two that do it |
 //! | `directory`, `journals` | lock and format of the data directory; what crashes leave of fjall's journals |
-//! | `key`, `layout`, `fields`, `codec` | keys; the fields of each record; their bytes; the frame around them |
 //! | `parts` | what each trait of `store/parts` asks for |
-//! | `memory`, `accounts`, `cache`, `shared` | what is held in memory |
+//! | `memory`, `accounts`, `shared` | what is held in memory |
 //! | `summaries` | what an opening reads of every subscription |
 //! | `log_reader`, `missed`, `standing` | reading logs; what a subscription has missed; how far a topic is |
 //! | `orders` | orders to the owners of shards, in memory |
@@ -17,19 +16,14 @@
 //! | `reserve` | how much the disk can still take |
 
 mod accounts;
-mod cache;
 mod capture;
 mod check;
 mod closed;
-mod codec;
 mod copy;
-mod directory;
+pub(super) mod directory;
 mod engine;
-mod fields;
 mod fjall;
 mod journals;
-mod key;
-mod layout;
 mod log_reader;
 mod memory;
 mod missed;
@@ -61,14 +55,19 @@ use std::sync::Arc;
 use resync_core::lock::FileLock;
 use tokio::sync::Semaphore;
 
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::check::Fault;
 pub use self::check::check;
 pub use self::copy::back_up;
 use self::engine::{Batch, Engine, Space};
-use self::layout::{Encryption, Foundation};
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::engine::{Engine as Records, Keys};
 use self::memory::Ledger;
 use self::orders::Orders;
 pub use self::repair::repair;
 use self::reserve::DiskReserve;
+#[cfg(feature = "postgres")]
+pub(in crate::store) use self::restore::{Made, make, make_of_stream};
 pub use self::restore::{restore, restore_stream, verify};
 use self::shared::Shared;
 #[cfg(test)]
@@ -77,6 +76,8 @@ pub(crate) use self::testing::{
 };
 use self::transaction::{Slice, Transaction};
 use self::writer::{Kind, Writer};
+use super::encoding::layout::{Encryption, Foundation};
+use super::encoding::{codec, key};
 use super::{Files, Keyring, Offset, Result, Store, StoreError, TopicId, Trimmed, WallClock};
 
 /// Shards of a new store. Enough to divide the work among the cores of a large machine, few enough to scan them all.
@@ -136,6 +137,8 @@ fn open_engine(engine: super::Engine, directory: &Path) -> Result<Box<dyn Engine
         super::Engine::Fjall => Box::new(fjall::Fjall::open(&data)?),
         #[cfg(feature = "sled")]
         super::Engine::Sled => Box::new(sled::Sled::open(&data)?),
+        #[cfg(feature = "postgres")]
+        super::Engine::Postgres => return Err(StoreError::Read("a database is in no folder".to_owned())),
     })
 }
 

@@ -15,8 +15,10 @@ use super::SHARDS;
 use super::check::{self, Fault};
 use super::closed::Closed;
 use super::engine::Space;
-use super::key;
-use super::layout::{Address, Empty, Floor, Foundation, LogRecord, TopicState, TopicWatermark};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{
+    Address, Empty, Floor, Foundation, LogRecord, TopicState, TopicWatermark,
+};
 use crate::store::{
     self, FailureClass, Keyring, Laggard, Offset, Payer, RepairStep, Repaired, Result, Shard, StoreError,
     Subscription, Topic, TopicId, Watermark,

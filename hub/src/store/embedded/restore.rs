@@ -5,16 +5,18 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
+use resync_core::lock::FileLock;
 
 use super::closed::Closed;
 use super::engine::{Batch, Engine, Space};
-use super::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
-use super::{check, codec, directory, key, widen};
+use super::{check, directory, widen};
 use crate::store::backup::{Content, Credentials, Reader};
+use crate::store::encoding::layout::{Empty, Encryption, Floor, LogRecord, TopicState, TopicWatermark};
+use crate::store::encoding::{FORMAT, codec, key};
 use crate::store::{self, BackupError, Copied, Findings, Header, Keyring, Laggard, StoreError, Watermark};
 
 type Result<T> = std::result::Result<T, BackupError>;
@@ -49,11 +51,7 @@ pub fn restore(
     credentials: Credentials,
     backup: &Path,
 ) -> Result<(Header, Findings)> {
-    refuse_what_is_there(directory, |_| true)?;
-    refuse_from_within(directory, backup)?;
-    make_anew(engine, directory, (keys, credentials), || {
-        File::open(backup).map_err(|error| input(backup, &error))
-    })
+    make(engine, directory, (keys, credentials), backup)?.finish()
 }
 
 /// As [`restore`], from what can be read once only. A part of a backup leaves nothing.
@@ -67,16 +65,69 @@ pub fn restore_stream(
     credentials: Credentials,
     backup: impl Read,
 ) -> Result<(Header, Findings)> {
+    make_of_stream(engine, directory, (keys, credentials), backup)?.finish()
+}
+
+/// A store that was made of a backup, in a folder that no hub opens until this is finished.
+pub(in crate::store) struct Made {
+    pub(in crate::store) records: Box<dyn Engine>,
+    engine: store::Engine,
+    directory: PathBuf,
+    header: Header,
+    found: Findings,
+    _lock: FileLock,
+}
+
+impl Made {
+    /// The folder is that of a store from now on.
+    fn finish(self) -> Result<(Header, Findings)> {
+        drop(self.records);
+        directory::settle(self.engine, &self.directory)?;
+        directory::finish(self.engine, &self.directory)?;
+        Ok((self.header, self.found))
+    }
+
+    /// Its records went elsewhere: the folder is that of a hub whose store is there.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn finish_elsewhere(self, to: store::Engine) -> Result<(Header, Findings)> {
+        drop(self.records);
+        // First, so that a hub opens the other one whatever becomes of what is left of this one.
+        directory::finish(to, &self.directory)?;
+        let folder = self.directory.join(self.engine.name());
+        fs::remove_dir_all(&folder).map_err(|error| output(&folder, &error))?;
+        Ok((self.header, self.found))
+    }
+}
+
+/// As [`restore`], but not finished.
+pub(in crate::store) fn make(
+    engine: store::Engine,
+    directory: &Path,
+    with: (&Keyring, Credentials),
+    backup: &Path,
+) -> Result<Made> {
+    refuse_what_is_there(directory, |_| true)?;
+    refuse_from_within(directory, backup)?;
+    make_anew(engine, directory, with, || File::open(backup).map_err(|error| input(backup, &error)))
+}
+
+/// As [`restore_stream`], but not finished.
+pub(in crate::store) fn make_of_stream(
+    engine: store::Engine,
+    directory: &Path,
+    with: (&Keyring, Credentials),
+    backup: impl Read,
+) -> Result<Made> {
     refuse_what_is_there(directory, |_| true)?;
     let is_there = directory.exists();
     directory::make(directory).map_err(|error| output(directory, &error))?;
-    let restored = keep(directory, backup)
-        .and_then(|kept| make_anew(engine, directory, (keys, credentials), || from_its_beginning(&kept)));
-    if restored.is_err() && !is_there {
+    let made = keep(directory, backup)
+        .and_then(|kept| make_anew(engine, directory, with, || from_its_beginning(&kept)));
+    if made.is_err() && !is_there {
         // It is not empty where a restore was begun, and stays.
         let _ = fs::remove_dir(directory);
     }
-    restored
+    made
 }
 
 /// Keeps it in the directory, where there is room for what is made of it; under no name, so that nothing of it stays, however this ends.
@@ -109,7 +160,7 @@ fn make_anew(
     directory: &Path,
     (keys, credentials): (&Keyring, Credentials),
     open: impl Fn() -> Result<File>,
-) -> Result<(Header, Findings)> {
+) -> Result<Made> {
     // All of it is read before the first byte is written, and the keys are asked for before that, too.
     let (mut encryption, mut beside) = (None, BTreeSet::new());
     read_from(open()?, |content| {
@@ -162,11 +213,7 @@ fn make_anew(
     opened.commit(&batch)?;
     leap(opened.as_ref(), keys)?;
     let found = check::findings(opened.as_ref(), keys)?;
-    drop(opened);
-    directory::settle(engine, directory)?;
-    directory::finish(engine, directory)?;
-    drop(lock);
-    Ok((header, found))
+    Ok(Made { records: opened, engine, directory: directory.to_owned(), header, found, _lock: lock })
 }
 
 /// Leaves places free in every log: the hub from which the backup comes may have given out those behind its end meanwhile, and who has
@@ -215,8 +262,8 @@ fn leap(engine: &dyn Engine, keys: &Keyring) -> store::Result<()> {
 fn read_from(backup: impl Read, mut take: impl FnMut(Content) -> Result<()>) -> Result<(Header, Copied)> {
     let mut reader = Reader::open(BufReader::with_capacity(1024 * 1024, backup))?;
     let found = reader.header().store;
-    if found != directory::FORMAT {
-        return Err(BackupError::Format { found, supported: directory::FORMAT });
+    if found != FORMAT {
+        return Err(BackupError::Format { found, supported: FORMAT });
     }
     while let Some(content) = reader.next()? {
         take(content)?;
@@ -290,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_backup_of_another_format_of_the_store_is_refused() {
-        for store in [0, directory::FORMAT + 1] {
+        for store in [0, FORMAT + 1] {
             let begun = DateTime::now().to_string();
             let header = Header { version: VERSION, store, begun, hub: "0.0.0".to_owned() };
             let mut backup = Vec::new();

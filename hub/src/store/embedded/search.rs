@@ -1,10 +1,10 @@
 //! Searching subscriptions for the operator, without keeping them in memory.
 
-use super::codec;
 use super::engine::{Keys, Space};
-use super::key;
-use super::layout::with_callback;
 use super::shared::Shared;
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::with_callback;
 use crate::store::{Result, Search, SearchResult, Shard, SubscriptionId, TopicId};
 
 impl Shared {

@@ -9,15 +9,15 @@ use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
 
-use super::cache::{Notifications, Recipients};
 use super::capture::Capture;
-use super::codec::{self, Fields as _, Record};
 use super::engine::{Batch, Change, Engine, Keys, Space};
-use super::key::{self, Pair};
-use super::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use super::memory::{LogBytes, Topics};
 use super::summaries::{Origins, Summaries};
 use super::transaction::Staged;
+use crate::store::cache::{Notifications, Recipients};
+use crate::store::encoding::codec::{self, Fields as _, Record};
+use crate::store::encoding::key::{self, Pair};
+use crate::store::encoding::layout::{Address, PausedTopic, TopicWatermark, recipient_of};
 use crate::store::{
     self, Additions, CachePolicy, ClientUsage, Keyring, Laggard, Offset, ReadAhead, Recipient, Result, Shard,
     ShardState, StoreError, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId,
@@ -52,6 +52,9 @@ pub(super) struct Shared {
     /// When the commit under way began.
     commit_began: Mutex<Option<Instant>>,
     pub(super) meters: store::Meters,
+    /// Nothing is told: what a store never does, but one that hubs share may.
+    #[cfg(test)]
+    is_mute: std::sync::atomic::AtomicBool,
     /// After the engine, so that the directory is free only when the engine has closed its files.
     _lock: Option<FileLock>,
 }
@@ -79,6 +82,8 @@ impl Shared {
             broken: watch::Sender::new(false),
             commit_began: Mutex::default(),
             meters: store::Meters::default(),
+            #[cfg(test)]
+            is_mute: std::sync::atomic::AtomicBool::new(false),
             _lock: lock,
         })
     }
@@ -218,7 +223,17 @@ impl Shared {
         let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
     }
 
-    fn tell(&self, events: &[StoreEvent]) {
+    /// Whether anything is told from now on.
+    #[cfg(test)]
+    pub(super) fn set_mute(&self, is_mute: bool) {
+        self.is_mute.store(is_mute, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(super) fn tell(&self, events: &[StoreEvent]) {
+        #[cfg(test)]
+        if self.is_mute.load(std::sync::atomic::Ordering::SeqCst) {
+            return;
+        }
         if !events.is_empty() {
             lock(&self.watchers)
                 .retain(|watcher| events.iter().all(|event| watcher.send(event.clone()).is_ok()));

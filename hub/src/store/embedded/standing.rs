@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::codec::{self, Fields as _};
 use super::engine::{Keys, Space};
-use super::key;
-use super::layout::TopicWatermark;
 use super::shared::Shared;
+use crate::store::encoding::codec::{self, Fields as _};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::TopicWatermark;
 use crate::store::{
     Laggard, NotificationProgress, Offset, Result, Shard, Skip, SubscriptionId, SubscriptionSummary, Sweep,
     TopicId, Watermark,

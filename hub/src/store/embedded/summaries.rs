@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::accounts::{self, Accounts, Counted, SubscriptionChange};
-use super::codec;
 use super::engine::{Batch, Engine, Keys, Space};
-use super::key;
-use super::layout::with_client;
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::with_client;
 use crate::store::keyring::Keyring;
 use crate::store::{Result, Shard, SubscriptionSummary};
 

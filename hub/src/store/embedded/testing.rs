@@ -11,7 +11,8 @@ use super::Embedded;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::fjall::Fjall;
 use super::reserve::DiskReserve;
-use crate::store::{Keyring, Result, Shard, Store, StoreError};
+use super::shared::Shared;
+use crate::store::{Keyring, Result, Shard, Store, StoreError, StoreEvent};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragile(Arc<State>);
@@ -170,8 +171,8 @@ pub(super) fn over(engine: &Fragile) -> Embedded {
 pub(crate) fn in_memory() -> (Arc<dyn Store>, InMemory) {
     let engine = Fragile::default();
     let store = over(&engine);
-    let other_hub = store.other_hub.clone();
-    (Arc::new(store), InMemory { engine, other_hub })
+    let (other_hub, shared) = (store.other_hub.clone(), Arc::clone(&store.shared));
+    (Arc::new(store), InMemory { engine, other_hub, shared })
 }
 
 /// What a test does to a store in memory.
@@ -179,6 +180,7 @@ pub(crate) fn in_memory() -> (Arc<dyn Store>, InMemory) {
 pub(crate) struct InMemory {
     engine: Fragile,
     other_hub: OtherHub,
+    shared: Arc<Shared>,
 }
 
 impl InMemory {
@@ -205,6 +207,12 @@ impl InMemory {
         } else {
             shards.remove(&shard);
         }
+    }
+
+    /// From now on nobody is told what happens, or everybody is told to read again, and of what happens then.
+    pub(crate) fn lose_events(&self, is_lost: bool) {
+        self.shared.set_mute(is_lost);
+        self.shared.tell(&[StoreEvent::Resync]);
     }
 
     /// How many claims were refused because of that.

@@ -12,8 +12,6 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::engine::{Batch, Engine, Keys, Space};
-use super::key;
-use super::layout::Body;
 use super::memory::{Ledger, Topics};
 use super::reserve::DiskReserve;
 #[cfg(feature = "sled")]
@@ -21,6 +19,8 @@ use super::sled::Sled;
 use super::testing::{Fragile, damage, over};
 use super::transaction::Transaction;
 use super::{Embedded, SHARDS, SLICE, fjall::Fjall};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::Body;
 use crate::store::{
     self, Activation, Admin, Appended, Checkpoint, ContentKind, Ended, FailureClass, Intent, Keyring,
     Laggard, Log, NewNotification, NewRequest, NotificationLinks, Offset, Payer, PendingRequest, Progress,

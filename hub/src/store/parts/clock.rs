@@ -39,8 +39,32 @@ impl WallClock {
         if ahead < 0 { now.checked_sub(by) } else { now.checked_add(by) }.unwrap_or(now)
     }
 
+    /// Follows another clock that showed `theirs` at some moment between these two of the computer's. Where both may agree as they are,
+    /// nothing changes: what takes long to be answered moves no clock.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn follow(&self, before: SystemTime, theirs: SystemTime, after: SystemTime) {
+        let (least, most) = (millis_after(theirs, after), millis_after(theirs, before));
+        self.ahead.store(self.ahead().min(most).max(least), Ordering::Relaxed);
+    }
+
+    /// By how many milliseconds it is ahead of the computer's.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn is_ahead_by(&self) -> i64 {
+        self.ahead()
+    }
+
     fn ahead(&self) -> i64 {
         self.ahead.load(Ordering::Relaxed)
+    }
+}
+
+/// How many milliseconds one moment is after another; fewer than none if it is before it.
+#[cfg(feature = "postgres")]
+fn millis_after(one: SystemTime, other: SystemTime) -> i64 {
+    let millis = |by: Duration| i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    match one.duration_since(other) {
+        Ok(after) => millis(after),
+        Err(before) => -millis(before.duration()),
     }
 }
 
@@ -70,5 +94,23 @@ mod tests {
         assert!(same.now() < DateTime::now() && same.system_time() < SystemTime::now());
         clock.ahead.store(i64::MAX, Ordering::Relaxed);
         assert!(same.now() >= before, "what cannot be written down is no moment");
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_clock_follows_another_no_further_than_is_certain() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let clock = WallClock::default();
+        for (before, theirs, after, ahead) in [
+            (100, 101, 102, 0),
+            (100, 200, 101, 99_000),
+            (110, 210, 111, 99_000),
+            (120, 220, 120, 100_000),
+            (130, 130, 190, 0),
+            (200, 190, 201, -10_000),
+        ] {
+            clock.follow(at(before), at(theirs), at(after));
+            assert_eq!(clock.is_ahead_by(), ahead, "{before}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::store::{
-    Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Result, Shard, ShardState, Skip,
-    StoreEvent, Subscription, SubscriptionId, TopicId,
+    Accepted, Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Result, Shard,
+    ShardState, Skip, Spread, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 /// The progress of delivery, by shard. Each shard has one owner, which writes with its epoch.
@@ -25,11 +25,21 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     /// already holds, so events must be applied idempotently.
     fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent>;
 
+    /// What other hubs accept from now on, and in which shards: their owners take it up. Where something is missed, a
+    /// [`StoreEvent::Resync`] says so. An embedded store has no other hubs.
+    fn watch_accepted(&self) -> mpsc::UnboundedReceiver<(Shard, Accepted)>;
+
+    /// How the shards are spread over the hubs now; `None`: this hub is the only one, and owns them all.
+    async fn spread(&self) -> Result<Option<Spread>>;
+
+    /// Whether this hub may begin something for its shards. Soon after it may not, others take it for dead. Asks nobody.
+    fn may_begin(&self) -> bool;
+
     /// Takes the shard over: every earlier epoch of it is refused from now on.
     ///
     /// # Errors
-    /// [`StoreError::Owned`](crate::store::StoreError::Owned) when another hub that is up owns it. An embedded store has one hub only, and
-    /// refuses none.
+    /// [`StoreError::Owned`](crate::store::StoreError::Owned) when another hub owns it that is not taken for dead. An embedded store has one
+    /// hub only, and refuses none.
     async fn claim(&self, shard: Shard) -> Result<Epoch>;
 
     /// Gives the shard up: this epoch, too, is refused from now on, and any hub may claim the shard.

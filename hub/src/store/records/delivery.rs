@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::{Offset, SubscriptionId, SubscriptionSummary, Topic, TopicId};
+use super::{Offset, Shard, SubscriptionId, SubscriptionSummary, Topic, TopicId};
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,5 +180,33 @@ impl Checkpoint {
             && self.skips.is_empty()
             && self.gaps.is_empty()
             && self.replayed.is_empty()
+    }
+}
+
+/// How the shards are spread over the hubs of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Hubs that are up, this one among them.
+    pub hubs: usize,
+    /// Shards that this hub may claim: those that nobody owns, those that it owns already, and those whose owner is taken for dead.
+    pub free: Vec<Shard>,
+}
+
+impl Spread {
+    /// How many of so many shards each hub is to own at most.
+    pub fn share(&self, shards: usize) -> usize {
+        shards.div_ceil(self.hubs.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_all_hubs_are_enough_for_all_shards_and_differ_as_little_as_may_be() {
+        let share = |hubs, shards| Spread { hubs, free: Vec::new() }.share(shards);
+        assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
+        assert_eq!(share(0, 16), 16, "who asks is up");
     }
 }

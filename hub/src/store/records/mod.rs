@@ -6,19 +6,22 @@ mod orders;
 mod subscriptions;
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
+use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
 pub use self::delivery::{
-    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Sweep, Watermark,
+    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Spread, Sweep,
+    Watermark,
 };
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
     NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
-pub use self::orders::{Command, Order, OrderEvent, OrderId, Target};
+pub use self::orders::{Accepted, Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
     NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,
@@ -52,11 +55,31 @@ impl SubscriptionKey {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The key with this hash.
+    #[cfg(feature = "postgres")]
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
 }
 
 /// A topic's identity: random, so that a hub set up anew never repeats the notification identities of its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(pub u64);
+
+impl TopicId {
+    /// One that no other hub and no later store gives to its topics. Without the top bit it fits an `i64`.
+    pub(in crate::store) fn random() -> Self {
+        loop {
+            let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+            // The fixed bits of a UUID lie in different places of its halves.
+            let id = (high ^ low) >> 1;
+            if id != 0 {
+                return Self(id);
+            }
+        }
+    }
+}
 
 /// A subscription's identity; grows with every new subscription of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,7 +163,7 @@ pub enum ContentKind {
 }
 
 /// Something that became durable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// A notification was appended.
     Appended {
@@ -181,4 +204,12 @@ pub enum StoreEvent {
         /// The subscription.
         id: SubscriptionId,
     },
+    /// What has happened before this may never be told: whoever keeps anything has to read it again. Whatever happens from now on is told.
+    Resync,
+}
+
+/// `by` later; at most the last moment that can be written down.
+pub(super) fn after(time: DateTime, by: Duration) -> DateTime {
+    const LAST: Duration = Duration::from_secs(253_402_207_200);
+    DateTime::from_system_time(time.to_system_time().checked_add(by).unwrap_or(SystemTime::UNIX_EPOCH + LAST))
 }

@@ -1,6 +1,6 @@
-//! What operators have the owners of shards do.
+//! What operators and other hubs have the owners of shards do.
 
-use super::{Offset, Shard, SubscriptionId, TopicId};
+use super::{DenialId, Offset, PingId, RequestId, Shard, SubscriptionId, TopicId};
 
 /// What the operator wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,4 +52,17 @@ pub enum OrderEvent {
     Given(Vec<Shard>),
     /// An owner has answered it.
     Answered(OrderId),
+    /// Whatever has happened to orders before this may never be told.
+    Resync,
+}
+
+/// Something that another hub has accepted, and that the owner of its shard does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// A request that is to be verified.
+    Request(RequestId),
+    /// A denial of which the callback is to be informed.
+    Denial(DenialId),
+    /// A topic that is to be fetched.
+    Ping(PingId),
 }

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::{NewlyDenied, PendingDenial};
 use crate::concurrency::{Client, ClientClass, Limiter, Peer, Permit};
 use crate::egress::{self, EgressError, ReadLimit};
-use crate::store::{Denial, DenialId, Shard, Store, StoreError, SubscriptionKey, WaitingDenial};
+use crate::store::{Accepted, Denial, DenialId, Shard, Store, StoreError, SubscriptionKey, WaitingDenial};
 use crate::subscriptions::callback_clients::CallbackClients;
 use crate::subscriptions::limits;
 use crate::subscriptions::store_retry::{self, until_readable, until_stored};
@@ -276,6 +276,13 @@ impl JobRunner for DenialNotifier {
             queues.send(shard, PendingDenial::Recovered(id, key));
         }
         Ok(())
+    }
+
+    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<PendingDenial>, StoreError> {
+        let Accepted::Denial(sought) = accepted else { return Ok(None) };
+        let denied = self.store.denied(&[shard]).await?;
+        let found = denied.into_iter().find(|denial| denial.id == sought);
+        Ok(found.map(|WaitingDenial { id, key, .. }| PendingDenial::Recovered(id, key)))
     }
 }
 

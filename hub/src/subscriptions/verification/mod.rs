@@ -27,7 +27,7 @@ use super::requests::{Requester, ToVerify};
 use super::store_retry::{self, until_readable};
 use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{Limiter, Permit};
-use crate::store::{Denial, PendingRequest, RequestId, Shard, Store, StoreError};
+use crate::store::{Accepted, Denial, PendingRequest, RequestId, Shard, Store, StoreError};
 use crate::topics::TopicPolicy;
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
@@ -312,6 +312,14 @@ impl JobRunner for Verifier {
             queues.send(shard, self.verification.recovered(id));
         }
         Ok(())
+    }
+
+    /// It is read when its turn comes.
+    async fn job(&self, _: Shard, accepted: Accepted) -> Result<Option<ToVerify>, StoreError> {
+        Ok(match accepted {
+            Accepted::Request(id) => Some(self.verification.recovered(id)),
+            Accepted::Denial(_) | Accepted::Ping(_) => None,
+        })
     }
 }
 

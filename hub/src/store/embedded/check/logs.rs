@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use resync_core::datetime::DateTime;
 
 use super::{Check, Fault};
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{Body, LogRecord, Part, TopicState};
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Body, LogRecord, Part, TopicState};
 use crate::store::{ContentKind, Offset, Payer, Result, TopicId};
 
 pub(super) type Topics = HashMap<TopicId, TopicState>;

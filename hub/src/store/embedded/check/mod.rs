@@ -15,9 +15,9 @@ use resync_core::websub::TopicUrl;
 pub(super) use self::subscriptions::pair;
 use super::closed::Closed;
 use super::engine::{Engine, Space};
-use super::key::{self, Pair};
-use super::layout::{Address, Counters, TopicState};
 use super::{memory, widen};
+use crate::store::encoding::key::{self, Pair};
+use crate::store::encoding::layout::{Address, Counters, TopicState};
 use crate::store::{
     self, Denial, Findings, Keyring, Offset, PendingRequest, Ping, Result, Subscription, TopicId,
 };
@@ -39,7 +39,7 @@ pub(super) fn findings(engine: &dyn Engine, keys: &Keyring) -> Result<Findings> 
 
 /// Something in a store that is not as it should be, with what `repair` needs to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(in crate::store) enum Fault {
     /// A record cannot be decoded.
     #[error("a record of {} cannot be read: {reason}", .space.name())]
     Unreadable { space: Space, key: Bytes, reason: String },
@@ -102,7 +102,9 @@ impl<'a> Check<'a> {
     }
 
     /// Those of them that can be decoded.
-    fn each<R: super::codec::Record>(&self) -> impl Iterator<Item = (Bytes, R)> + use<'a, R> {
+    fn each<R: crate::store::encoding::codec::Record>(
+        &self,
+    ) -> impl Iterator<Item = (Bytes, R)> + use<'a, R> {
         self.records.each().map_while(Result::ok)
     }
 

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::{Check, Fault};
-use crate::store::embedded::codec::{self, Record};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{
+use crate::store::encoding::codec::{self, Record};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{
     Address, Counters, Encryption, Expiry, Floor, Foundation, IdempotencyRecord, LogRecord, Part,
     PausedTopic, StoredValidators, TopicState, TopicWatermark,
 };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::logs::Topics;
 use super::{Check, Fault};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{Address, TopicWatermark};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Address, TopicWatermark};
 use crate::store::{Laggard, Offset, Result, Subscription, TopicId};
 
 impl Check<'_> {

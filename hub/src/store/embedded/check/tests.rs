@@ -10,12 +10,12 @@ use tokio::runtime;
 
 use super::super::Embedded;
 use super::super::engine::{Batch, Engine as _, Keys};
-use super::super::layout::{Address, TopicState};
 use super::super::reserve::DiskReserve;
 use super::super::testing::Fragile;
 use super::*;
 use crate::store::VerifiedSubscription;
-use crate::store::embedded::{codec, key};
+use crate::store::encoding::layout::{Address, TopicState};
+use crate::store::encoding::{codec, key};
 use crate::store::{
     Checkpoint, ContentKind, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest,
     NotificationLinks, Offset, Payer, Progress, Requests, Shard, Subscription, Subscriptions, Watermark,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::super::engine::Space;
-use super::super::layout::Encryption;
 use super::super::shared::Shared;
 use super::super::writer::Kind;
 use super::super::{Embedded, RESEALED, SMALL, widen};
 use super::super::{copy, memory};
+use crate::store::encoding::layout::Encryption;
 use crate::store::{
     Admin, BackupError, Copied, Keyring, Meters, Registry, Result, StoreError, TopicId, Usage,
 };

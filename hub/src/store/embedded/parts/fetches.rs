@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
 use super::super::engine::Keys;
-use super::super::key;
-use super::super::layout::StoredValidators;
 use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::StoredValidators;
 use crate::store::{Fetches, Offset, Ping, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
-use super::super::key;
 use super::super::writer::Kind;
 use super::super::{Embedded, IDLE, SLICE, STRANGE_BYTES};
+use crate::store::encoding::key;
 use crate::store::{
     Appended, Chain, Clock, Log, NewNotification, Notification, Offset, Payer, Result, Shares, Topic,
     TopicId, Trimmed, Uptime,

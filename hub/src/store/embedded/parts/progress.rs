@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::super::engine::Keys;
-use super::super::key;
 use super::super::search::part_of_shard;
 use super::super::writer::Kind;
 use super::super::{Embedded, SLICE, SMALL};
 use super::super::{missed, standing};
+use crate::store::encoding::key;
 use crate::store::{
-    Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Result, Shard,
-    ShardState, Skip, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Accepted, Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Result, Shard,
+    ShardState, Skip, Spread, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 #[async_trait]
@@ -24,6 +24,19 @@ impl Progress for Embedded {
 
     fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
         self.shared.watch()
+    }
+
+    fn watch_accepted(&self) -> mpsc::UnboundedReceiver<(Shard, Accepted)> {
+        let (_, nothing) = mpsc::unbounded_channel();
+        nothing
+    }
+
+    async fn spread(&self) -> Result<Option<Spread>> {
+        Ok(None)
+    }
+
+    fn may_begin(&self) -> bool {
+        true
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {

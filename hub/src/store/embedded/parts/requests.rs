@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use resync_core::websub::CallbackUrl;
 
-use super::super::codec::Record;
 use super::super::engine::Keys;
-use super::super::key;
 use super::super::shared::Shared;
 use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
+use crate::store::encoding::codec::Record;
+use crate::store::encoding::key;
 use crate::store::{
     Denial, NewDenial, NewRequest, PendingRequest, RequestId, Requests, Result, Shard, SubscriptionKey,
     WaitingDenial,

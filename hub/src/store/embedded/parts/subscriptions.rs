@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use super::super::Embedded;
-use super::super::key;
-use super::super::layout::Address;
 use super::super::search::part_of_shard;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::Address;
 use crate::store::{
     Activation, CachePolicy, ClientUsage, Clock, Ended, Epoch, ReadAhead, Recipient, Result, Search,
     SearchResult, Shard, Subscription, SubscriptionId, SubscriptionKey, SubscriptionSummary, Subscriptions,

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 
 use super::Transaction;
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
-use crate::store::embedded::key;
-use crate::store::embedded::layout::Encryption;
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::Encryption;
 use crate::store::{PendingRequest, Result, Subscription};
 
 /// What one command has rewritten.

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use super::{Transaction, after};
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{Body, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators};
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Body, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators};
 use crate::store::{
     Appended, Chain, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Result,
     StoreEvent, TopicId, Validators,

@@ -15,18 +15,17 @@ pub(super) use retention::Slice;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
 use super::accounts::SubscriptionChange;
-use super::codec::{self, Record};
 use super::engine::{Batch, Change, Engine, Space};
-use super::key::{self, Pair};
-use super::layout::{Counters, Floor, TopicState};
 use super::memory::{Ledger, Topics};
+use crate::store::encoding::codec::{self, Record};
+use crate::store::encoding::key::{self, Pair};
+use crate::store::encoding::layout::{Counters, Floor, TopicState};
+use crate::store::records::after;
 use crate::store::{
     Epoch, Keyring, Notification, Offset, Payer, RequestId, Result, Shard, StoreError, StoreEvent,
     SubscriptionId, Topic, TopicId,
@@ -152,13 +151,10 @@ impl<'a> Transaction<'a> {
         state.get_or_insert_with(|| topics.get(id).cloned().unwrap_or_else(|| empty(id, url, floor)))
     }
 
-    /// Random, so that no other hub and no later store gives the same identities to its notifications.
     fn new_topic_id(&self) -> TopicId {
         loop {
-            let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-            // The fixed bits of a UUID lie in different places of its halves. Without the top bit the number fits an i64.
-            let id = TopicId((high ^ low) >> 1);
-            if id.0 != 0 && self.topic_state(id).is_none() {
+            let id = TopicId::random();
+            if self.topic_state(id).is_none() {
                 return id;
             }
         }
@@ -205,10 +201,4 @@ fn empty(id: TopicId, url: &TopicUrl, floor: Offset) -> TopicState {
         posted: Offset(0),
     };
     TopicState { topic, bytes: 0, oldest: None, payer: Payer::Strangers(None) }
-}
-
-/// `by` later; at most the last moment that can be written down.
-fn after(time: DateTime, by: Duration) -> DateTime {
-    const LAST: Duration = Duration::from_secs(253_402_207_200);
-    DateTime::from_system_time(time.to_system_time().checked_add(by).unwrap_or(SystemTime::UNIX_EPOCH + LAST))
 }

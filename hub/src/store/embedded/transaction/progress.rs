@@ -1,10 +1,10 @@
 //! Commands on the state of delivery: who owns a shard, and how far it is.
 
 use super::Transaction;
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{PausedTopic, TopicWatermark};
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{PausedTopic, TopicWatermark};
 use crate::store::{Checkpoint, Epoch, Replayed, Result, Shard, Skip, StoreEvent, TopicId};
 
 /// Skips that are owed again.

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use resync_core::datetime::DateTime;
 
 use super::Transaction;
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::{Keys, Space};
-use crate::store::embedded::key;
-use crate::store::embedded::layout::{Floor, IdempotencyRecord, LogRecord, TopicState};
 use crate::store::embedded::memory::LogBytes;
-use crate::store::{Offset, Payer, Result, Shard, Shares, StoreError, Topic, TopicId, Trimmed, Uptime};
+use crate::store::encoding::codec;
+use crate::store::encoding::key;
+use crate::store::encoding::layout::{Floor, IdempotencyRecord, LogRecord, TopicState};
+use crate::store::room::{self, BySize};
+use crate::store::{Offset, Payer, Result, Shard, Shares, StoreError, TopicId, Trimmed, Uptime};
 
 /// What one command removed.
 #[derive(Debug, Default)]
@@ -52,9 +53,6 @@ impl Cut {
 /// Bytes of records that are read in one command, and about what one takes without a body, or its removal.
 const READ: u64 = 4 * 1024 * 1024;
 const RECORD: u64 = 512;
-
-/// Whether a topic's log is there for nobody, how much it weighs, and of equals which has the oldest notification.
-pub(super) type BySize = (bool, u64, Reverse<DateTime>, TopicId);
 
 /// A notification that may go.
 #[derive(Debug)]
@@ -285,18 +283,12 @@ impl Transaction<'_> {
         untouched.chain(self.staged.topics.values().flatten())
     }
 
-    /// When the oldest notification of the topic came in, if it may go: the newest may only where nobody is subscribed.
     fn by_age(&self, state: &TopicState) -> Option<Reverse<(DateTime, TopicId)>> {
-        let Topic { id, head, .. } = state.topic;
-        let stays = if self.is_subscribed(id) { state.topic.newest() } else { head.next() };
-        oldest(state, stays)
+        room::by_age(state, self.is_subscribed(state.topic.id))
     }
 
-    /// What the topic's log weighs, if any of it may go.
     fn by_size(&self, state: &TopicState) -> Option<BySize> {
-        let Reverse((oldest, id)) = self.by_age(state)?;
-        let for_nobody = state.bytes > 0 && !self.is_subscribed(id);
-        Some((for_nobody, state.bytes, Reverse(oldest), id))
+        room::by_size(state, self.is_subscribed(state.topic.id))
     }
 
     /// Takes the oldest notification from a topic's log.
@@ -369,12 +361,6 @@ impl Transaction<'_> {
             self.batch.remove(Space::Bodies, key::body(topic, offset, part));
         }
     }
-}
-
-/// When the oldest notification of the topic came in, if it is before what stays.
-pub(super) fn oldest(state: &TopicState, stays: Offset) -> Option<Reverse<(DateTime, TopicId)>> {
-    let oldest = state.oldest.filter(|_| state.topic.first < stays)?;
-    Some(Reverse((oldest, state.topic.id)))
 }
 
 /// What a record of a log takes: its weight, parts of its body elsewhere, places in the log.

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 
-use super::{Pending, Transaction, after};
+use super::{Pending, Transaction};
 use crate::store::embedded::accounts::{Counted, SubscriptionChange};
-use crate::store::embedded::codec;
 use crate::store::embedded::engine::Space;
-use crate::store::embedded::key::{self, Pair, pair};
-use crate::store::embedded::layout::Address;
+use crate::store::encoding::codec;
+use crate::store::encoding::key::{self, Pair, pair};
+use crate::store::encoding::layout::Address;
 use crate::store::{
     Activation, Denial, DenialId, DenialScope, Ended, Epoch, Intent, NewDenial, NewRequest, PendingRequest,
     RequestId, Result, Shard, StoreError, StoreEvent, Subscription, SubscriptionId, SubscriptionSummary,
@@ -225,7 +225,7 @@ impl Transaction<'_> {
             topic_url: request.topic.clone(),
             secret: secret(request),
             lease: verified.lease(),
-            lease_end: after(verified.asked_at(), verified.lease()),
+            lease_end: verified.lease_end(),
             address: verified.address(),
             client: request.client,
             start,
@@ -269,7 +269,7 @@ fn renewed(known: &Subscription, verified: &VerifiedSubscription) -> Subscriptio
         topic_url: request.topic.clone(),
         secret: secret(request),
         lease: verified.lease(),
-        lease_end: after(verified.asked_at(), verified.lease()),
+        lease_end: verified.lease_end(),
         address: verified.address(),
         verified_at: verified.asked_at(),
         id: known.id,

@@ -12,7 +12,7 @@ use std::fmt;
 use bytes::{Buf, Bytes};
 use resync_core::websub::{Secret, TopicUrl};
 
-use super::engine::Space;
+use super::space::Space;
 use crate::store::keyring::{KeyId, Keyring, Locked};
 use crate::store::{Result, StoreError};
 
@@ -26,7 +26,7 @@ const PLAIN_SECRET: u8 = 1;
 const LOCKED_SECRET: u8 = 2;
 
 /// What a record, or a part of one, is made of.
-pub(super) trait Fields: Sized {
+pub(in crate::store) trait Fields: Sized {
     fn encode(&self, out: &mut Encoder);
 
     /// Reads what was written; nothing may be left over in the end.
@@ -34,17 +34,17 @@ pub(super) trait Fields: Sized {
 }
 
 /// Something that is stored in one space.
-pub(super) trait Record: Fields {
+pub(in crate::store) trait Record: Fields {
     /// Where it is stored.
     const SPACE: Space;
 }
 
 /// What is wrong with a record's fields.
-pub(super) type Fault = String;
-pub(super) type Decoded<T> = std::result::Result<T, Fault>;
+pub(in crate::store) type Fault = String;
+pub(in crate::store) type Decoded<T> = std::result::Result<T, Fault>;
 
 /// The bytes to keep under `key`.
-pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
+pub(in crate::store) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8> {
     let mut out = Encoder { written: vec![VERSION], keys, place: Place { space: R::SPACE, key } };
     record.encode(&mut out);
     let mut stored = out.written;
@@ -54,7 +54,7 @@ pub(super) fn seal<R: Record>(keys: &Keyring, key: &[u8], record: &R) -> Vec<u8>
 }
 
 /// The record that is stored under `key`.
-pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
+pub(in crate::store) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<R> {
     open_beginning(keys, R::SPACE, key, value, |fields| {
         let record = R::decode(fields)?;
         fields.finish()?;
@@ -63,7 +63,11 @@ pub(super) fn open<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Resu
 }
 
 /// The same record with its secret under the first key; `None` when it is stored so already, or holds none.
-pub(super) fn reseal<R: Record>(keys: &Keyring, key: &[u8], value: &Bytes) -> Result<Option<Vec<u8>>> {
+pub(in crate::store) fn reseal<R: Record>(
+    keys: &Keyring,
+    key: &[u8],
+    value: &Bytes,
+) -> Result<Option<Vec<u8>>> {
     let (record, outdated) = open_beginning(keys, R::SPACE, key, value, |fields| {
         let record = R::decode(fields)?;
         fields.finish()?;
@@ -86,7 +90,7 @@ impl Place<'_> {
 }
 
 /// The first fields of the record that is stored under `key`. The checksum of the whole is checked all the same.
-pub(super) fn open_beginning<T>(
+pub(in crate::store) fn open_beginning<T>(
     keys: &Keyring,
     space: Space,
     key: &[u8],
@@ -98,7 +102,7 @@ pub(super) fn open_beginning<T>(
 }
 
 /// This record is not what it should be.
-pub(super) fn damaged(space: Space, key: &[u8], reason: impl fmt::Display) -> StoreError {
+pub(in crate::store) fn damaged(space: Space, key: &[u8], reason: impl fmt::Display) -> StoreError {
     StoreError::Damaged { space: space.name(), reason: format!("key {}: {reason}", hex::encode(key)) }
 }
 
@@ -126,7 +130,7 @@ fn checksum(space: Space, key: &[u8], content: &[u8]) -> u32 {
 
 /// Writes fields.
 #[derive(Debug)]
-pub(super) struct Encoder<'a> {
+pub(in crate::store) struct Encoder<'a> {
     written: Vec<u8>,
     keys: &'a Keyring,
     place: Place<'a>,
@@ -134,15 +138,15 @@ pub(super) struct Encoder<'a> {
 
 impl Encoder<'_> {
     /// Bytes as they are.
-    pub(super) fn array(&mut self, value: &[u8]) {
+    pub(in crate::store) fn array(&mut self, value: &[u8]) {
         self.written.extend_from_slice(value);
     }
 
-    pub(super) fn byte(&mut self, value: u8) {
+    pub(in crate::store) fn byte(&mut self, value: u8) {
         self.written.push(value);
     }
 
-    pub(super) fn number(&mut self, mut value: u64) {
+    pub(in crate::store) fn number(&mut self, mut value: u64) {
         loop {
             let [low, ..] = value.to_le_bytes();
             value >>= 7;
@@ -153,13 +157,13 @@ impl Encoder<'_> {
         }
     }
 
-    pub(super) fn bytes(&mut self, value: &[u8]) {
+    pub(in crate::store) fn bytes(&mut self, value: &[u8]) {
         self.number(value.len() as u64);
         self.written.extend_from_slice(value);
     }
 
     /// Every secret goes to disk through here: under the first key, or as it is when there are no keys.
-    pub(super) fn secret(&mut self, secret: Option<&Secret>) {
+    pub(in crate::store) fn secret(&mut self, secret: Option<&Secret>) {
         let Some(secret) = secret else { return self.byte(NO_SECRET) };
         let Some(locked) = self.keys.lock(&self.place.bytes(), secret) else {
             self.byte(PLAIN_SECRET);
@@ -174,7 +178,7 @@ impl Encoder<'_> {
 
 /// Reads fields in the order in which they were written.
 #[derive(Debug)]
-pub(super) struct Decoder<'a> {
+pub(in crate::store) struct Decoder<'a> {
     left: Bytes,
     keys: &'a Keyring,
     place: Place<'a>,
@@ -184,22 +188,22 @@ pub(super) struct Decoder<'a> {
 
 impl Decoder<'_> {
     /// Whether nothing is left.
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(in crate::store) fn is_at_end(&self) -> bool {
         self.left.is_empty()
     }
 
     /// So many bytes as they are.
-    pub(super) fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    pub(in crate::store) fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let mut array = [0; N];
         self.left.try_copy_to_slice(&mut array).map_err(|_| Fault::from("it ends too early"))?;
         Ok(array)
     }
 
-    pub(super) fn byte(&mut self) -> Decoded<u8> {
+    pub(in crate::store) fn byte(&mut self) -> Decoded<u8> {
         self.left.try_get_u8().map_err(|_| "it ends too early".into())
     }
 
-    pub(super) fn number(&mut self) -> Decoded<u64> {
+    pub(in crate::store) fn number(&mut self) -> Decoded<u64> {
         let mut value = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.byte()?;
@@ -216,12 +220,12 @@ impl Decoder<'_> {
     }
 
     /// A number that has to fit a smaller type.
-    pub(super) fn small<T: TryFrom<u64>>(&mut self) -> Decoded<T> {
+    pub(in crate::store) fn small<T: TryFrom<u64>>(&mut self) -> Decoded<T> {
         T::try_from(self.number()?).map_err(|_| "a number is too large".into())
     }
 
     /// A part of the record itself: nothing is copied.
-    pub(super) fn bytes(&mut self) -> Decoded<Bytes> {
+    pub(in crate::store) fn bytes(&mut self) -> Decoded<Bytes> {
         let length: usize = self.small()?;
         if length > self.left.len() {
             return Err("a field is longer than the record".into());
@@ -230,7 +234,7 @@ impl Decoder<'_> {
     }
 
     /// A topic's URL. Where the topic is known and its URL was written in the same way, that is shared, and not parsed again and again.
-    pub(super) fn topic_url_or(&mut self, known: Option<&TopicUrl>) -> Decoded<TopicUrl> {
+    pub(in crate::store) fn topic_url_or(&mut self, known: Option<&TopicUrl>) -> Decoded<TopicUrl> {
         let written = self.bytes()?;
         if let Some(known) = known.filter(|known| known.as_str().as_bytes() == written) {
             return Ok(known.clone());
@@ -240,7 +244,7 @@ impl Decoder<'_> {
     }
 
     /// Every secret comes from disk through here.
-    pub(super) fn secret(&mut self) -> Decoded<Option<Secret>> {
+    pub(in crate::store) fn secret(&mut self) -> Decoded<Option<Secret>> {
         let (bytes, written_with) = match self.byte()? {
             NO_SECRET => return Ok(None),
             PLAIN_SECRET => (self.bytes()?.to_vec(), None),
@@ -264,13 +268,13 @@ impl Decoder<'_> {
 
     /// Fields without their frame.
     #[cfg(test)]
-    pub(super) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
+    pub(in crate::store) fn over(bytes: Vec<u8>, keys: &Keyring) -> Decoder<'_> {
         let place = Place { space: Space::Meta, key: &[] };
         Decoder { left: bytes.into(), keys, place, outdated: false }
     }
 
     /// Whether all has been read.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::store) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use resync_core::datetime::DateTime;
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
-use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{fields, record};
+use crate::store::encoding::Space;
+use crate::store::encoding::codec::{Decoded, Decoder, Encoder, Fields, Record};
+use crate::store::encoding::fields::{fields, record};
 use crate::store::records::weigh;
 use crate::store::{
     Chain, ChainBreak, ContentKind, NotificationLinks, Offset, Payer, Ping, Topic, Validators,
@@ -14,14 +14,14 @@ use crate::trace_context::TraceContext;
 
 /// A topic with what retention needs to know of its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct TopicState {
-    pub(in super::super) topic: Topic,
+pub(in crate::store) struct TopicState {
+    pub(in crate::store) topic: Topic,
     /// What the notifications of the log weigh.
-    pub(in super::super) bytes: u64,
+    pub(in crate::store) bytes: u64,
     /// When its oldest notification came in; `None` when it holds none.
-    pub(in super::super) oldest: Option<DateTime>,
+    pub(in crate::store) oldest: Option<DateTime>,
     /// Whose share it takes.
-    pub(in super::super) payer: Payer,
+    pub(in crate::store) payer: Payer,
 }
 
 record!(Topics: TopicState { topic, bytes, oldest, payer });
@@ -49,13 +49,13 @@ impl Fields for Payer {
 
 /// A notification in the log; topic and offset are its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct LogRecord {
-    pub(in super::super) kind: ContentKind,
-    pub(in super::super) received_at: DateTime,
-    pub(in super::super) content_type: Bytes,
-    pub(in super::super) links: NotificationLinks,
-    pub(in super::super) body: Body,
-    pub(in super::super) trace: Option<TraceContext>,
+pub(in crate::store) struct LogRecord {
+    pub(in crate::store) kind: ContentKind,
+    pub(in crate::store) received_at: DateTime,
+    pub(in crate::store) content_type: Bytes,
+    pub(in crate::store) links: NotificationLinks,
+    pub(in crate::store) body: Body,
+    pub(in crate::store) trace: Option<TraceContext>,
 }
 
 record!(Log: LogRecord { kind, received_at, content_type, links, body, trace });
@@ -63,7 +63,7 @@ fields!(NotificationLinks { hubs, canonical, resourcesync });
 
 impl LogRecord {
     /// What its notification weighs; where none is there, nothing.
-    pub(in super::super) fn weight(&self) -> u64 {
+    pub(in crate::store) fn weight(&self) -> u64 {
         match &self.body {
             Body::Hole { .. } => 0,
             body => weigh(&self.content_type, &self.links, body.len()),
@@ -71,7 +71,7 @@ impl LogRecord {
     }
 
     /// So many places, at least one, that are empty.
-    pub(in super::super) fn hole(length: u64, why: Empty, received_at: DateTime) -> Self {
+    pub(in crate::store) fn hole(length: u64, why: Empty, received_at: DateTime) -> Self {
         Self {
             kind: ContentKind::Posted,
             received_at,
@@ -84,14 +84,14 @@ impl LogRecord {
 }
 
 /// When a notification came in, from the beginning of its record.
-pub(in super::super) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
+pub(in crate::store) fn received_at_of(fields: &mut Decoder) -> Decoded<DateTime> {
     ContentKind::decode(fields)?;
     DateTime::decode(fields)
 }
 
 /// Where a body is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Body {
+pub(in crate::store) enum Body {
     /// In the log record.
     Here(Bytes),
     /// In parts of [`Body::PART`] bytes, the last one shorter.
@@ -102,7 +102,7 @@ pub(in super::super) enum Body {
 
 /// Why there is nothing in a part of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Empty {
+pub(in crate::store) enum Empty {
     /// A repair found what was there damaged: whoever is owed it is told of a gap.
     Lost,
     /// A restore leaped over these places, which may have been given out after the backup was begun: nobody is owed anything.
@@ -111,9 +111,9 @@ pub(in super::super) enum Empty {
 
 impl Body {
     /// Above this size a body is stored in parts of this size.
-    pub(in super::super) const PART: usize = 64 * 1024;
+    pub(in crate::store) const PART: usize = 64 * 1024;
 
-    pub(in super::super) fn len(&self) -> u64 {
+    pub(in crate::store) fn len(&self) -> u64 {
         match self {
             Self::Here(body) => body.len() as u64,
             Self::Parts { bytes } => *bytes,
@@ -122,7 +122,7 @@ impl Body {
     }
 
     /// How many places of the log it takes.
-    pub(in super::super) fn places(&self) -> u64 {
+    pub(in crate::store) fn places(&self) -> u64 {
         match self {
             Self::Here(_) | Self::Parts { .. } => 1,
             Self::Hole { length, .. } => *length,
@@ -130,7 +130,7 @@ impl Body {
     }
 
     /// How many parts are stored elsewhere.
-    pub(in super::super) fn parts(&self) -> u64 {
+    pub(in crate::store) fn parts(&self) -> u64 {
         match self {
             Self::Here(_) | Self::Hole { .. } => 0,
             Self::Parts { bytes } => bytes.div_ceil(Self::PART as u64),
@@ -170,7 +170,7 @@ impl Fields for Body {
 
 /// A part of a large body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Part(pub(in super::super) Bytes);
+pub(in crate::store) struct Part(pub(in crate::store) Bytes);
 
 record!(Bodies: Part { 0 });
 record!(Pings: Ping { id, topic, trace });
@@ -179,9 +179,9 @@ fields!(ChainBreak { offset, ended, started });
 
 /// What a topic said about a version of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct StoredValidators {
-    pub(in super::super) version: Offset,
-    pub(in super::super) validators: Validators,
+pub(in crate::store) struct StoredValidators {
+    pub(in crate::store) version: Offset,
+    pub(in crate::store) validators: Validators,
 }
 
 record!(Validators: StoredValidators { version, validators });
@@ -189,19 +189,19 @@ fields!(Validators { url, etag, last_modified, digest });
 
 /// What a publisher's name for a notification stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct IdempotencyRecord {
-    pub(in super::super) offset: Offset,
+pub(in crate::store) struct IdempotencyRecord {
+    pub(in crate::store) offset: Offset,
     /// SHA-256 of the body.
-    pub(in super::super) body: Bytes,
-    pub(in super::super) seen_at: DateTime,
-    pub(in super::super) expires: DateTime,
+    pub(in crate::store) body: Bytes,
+    pub(in crate::store) seen_at: DateTime,
+    pub(in crate::store) expires: DateTime,
 }
 
 record!(Idempotency: IdempotencyRecord { offset, body, seen_at, expires });
 
 /// The presence of an expiry key says everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Expiry;
+pub(in crate::store) struct Expiry;
 
 impl Record for Expiry {
     const SPACE: Space = Space::IdempotencyExpiry;

@@ -10,7 +10,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl, VerifyToken};
 
 use super::super::codec::{Decoder, Fields, Record, open, open_beginning, seal};
-use super::super::engine::Space;
+use super::super::space::Space;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, Failing, FailureClass, Gap, Intent,

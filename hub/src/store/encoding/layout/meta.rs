@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
-use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{fields, record};
+use crate::store::encoding::Space;
+use crate::store::encoding::codec::{Decoded, Decoder, Encoder, Fields, Record};
+use crate::store::encoding::fields::{fields, record};
 use crate::store::keyring::{KeyId, Keyring};
 use crate::store::{ClockJump, Epoch, Offset, SubscriptionId, TopicId, Uptime};
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Foundation {
-    pub(in super::super) shards: u16,
+pub(in crate::store) struct Foundation {
+    pub(in crate::store) shards: u16,
 }
 
 impl Record for Foundation {
@@ -31,16 +31,16 @@ impl Fields for Foundation {
 
 /// A topic of which nothing is delivered for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct PausedTopic(pub(in super::super) TopicId);
+pub(in crate::store) struct PausedTopic(pub(in crate::store) TopicId);
 
 record!(Meta: PausedTopic { 0 });
 
 /// The identities that were given out last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Counters {
-    pub(in super::super) subscription: SubscriptionId,
-    pub(in super::super) request: u64,
-    pub(in super::super) ping: u64,
+pub(in crate::store) struct Counters {
+    pub(in crate::store) subscription: SubscriptionId,
+    pub(in crate::store) request: u64,
+    pub(in crate::store) ping: u64,
 }
 
 record!(Meta: Counters { subscription, request, ping });
@@ -48,7 +48,7 @@ record!(Meta: Counters { subscription, request, ping });
 /// The last offset of all topics that were forgotten. The log of a new topic begins behind it, so that whoever has read the log of
 /// one with the same URL before is never told too little.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Floor(pub(in super::super) Offset);
+pub(in crate::store) struct Floor(pub(in crate::store) Offset);
 
 record!(Meta: Floor { 0 });
 
@@ -62,10 +62,10 @@ fields!(ClockJump { length, up_since });
 /// The keys that are needed to read every secret. It is widened before a key is used for the first time and narrowed when
 /// all secrets have been rewritten, so at any moment it names at least what is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Encryption {
-    pub(in super::super) keys: BTreeSet<KeyId>,
+pub(in crate::store) struct Encryption {
+    pub(in crate::store) keys: BTreeSet<KeyId>,
     /// Some secrets may be stored as they are.
-    pub(in super::super) plain: bool,
+    pub(in crate::store) plain: bool,
 }
 
 impl Record for Encryption {
@@ -86,12 +86,12 @@ impl Fields for Encryption {
 
 impl Encryption {
     /// What a store is like once everything in it was written with these keys.
-    pub(in super::super) fn wholly(keys: &Keyring) -> Self {
+    pub(in crate::store) fn wholly(keys: &Keyring) -> Self {
         Self { keys: keys.writes_with().into_iter().collect(), plain: keys.writes_with().is_none() }
     }
 
     /// With what these keys will write in addition.
-    pub(in super::super) fn widened(&self, keys: &Keyring) -> Self {
+    pub(in crate::store) fn widened(&self, keys: &Keyring) -> Self {
         let mut widened = self.clone();
         widened.keys.extend(keys.writes_with());
         widened.plain |= keys.writes_with().is_none();
@@ -99,7 +99,7 @@ impl Encryption {
     }
 
     /// The keys that are needed and missing.
-    pub(in super::super) fn missing(&self, keys: &Keyring) -> Vec<KeyId> {
+    pub(in crate::store) fn missing(&self, keys: &Keyring) -> Vec<KeyId> {
         self.keys.iter().copied().filter(|id| !keys.reads(*id)).collect()
     }
 }

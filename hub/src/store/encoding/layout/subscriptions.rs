@@ -6,9 +6,9 @@ use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use resync_core::websub::{TopicUrl, VerifyToken};
 
-use crate::store::embedded::codec::{Decoded, Decoder, Encoder, Fields, Record};
-use crate::store::embedded::engine::Space;
-use crate::store::embedded::fields::{fields, record};
+use crate::store::encoding::Space;
+use crate::store::encoding::codec::{Decoded, Decoder, Encoder, Fields, Record};
+use crate::store::encoding::fields::{fields, record};
 use crate::store::{
     Denial, Failing, Gap, Intent, Laggard, PendingRequest, Recipient, Shard, Skip, Subscription,
     SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,
@@ -115,19 +115,19 @@ impl Fields for Subscription {
 fields!(SubscriptionSummary { id, topic, origin, start, lease_end, address });
 
 /// The summary of a subscription, and for whom it is counted.
-pub(in super::super) fn with_client(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Option<IpAddr>)> {
+pub(in crate::store) fn with_client(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Option<IpAddr>)> {
     Ok((SubscriptionSummary::decode(fields)?, Fields::decode(fields)?))
 }
 
 /// The summary of a subscription, and its callback as it was written.
-pub(in super::super) fn with_callback(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Bytes)> {
+pub(in crate::store) fn with_callback(fields: &mut Decoder) -> Decoded<(SubscriptionSummary, Bytes)> {
     let (summary, _client) = with_client(fields)?;
     Ok((summary, fields.bytes()?))
 }
 
 /// What a delivery needs of a subscription's record; `topic_url` is what the topic is called most of the time. The callback is
 /// read as a URL by whoever makes a request of it.
-pub(in super::super) fn recipient_of(
+pub(in crate::store) fn recipient_of(
     fields: &mut Decoder,
     topic_url: Option<&TopicUrl>,
 ) -> Decoded<Recipient> {
@@ -152,17 +152,17 @@ fn beginning(fields: &mut Decoder) -> Decoded<(SubscriptionId, TopicId, Bytes)> 
 
 /// Where the subscription of a pair is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Address {
-    pub(in super::super) shard: Shard,
-    pub(in super::super) topic: TopicId,
-    pub(in super::super) id: SubscriptionId,
+pub(in crate::store) struct Address {
+    pub(in crate::store) shard: Shard,
+    pub(in crate::store) topic: TopicId,
+    pub(in crate::store) id: SubscriptionId,
 }
 
 record!(SubscriptionIndex: Address { shard, topic, id });
 
 /// A watermark with the topic that it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct TopicWatermark(pub(in super::super) TopicId, pub(in super::super) Watermark);
+pub(in crate::store) struct TopicWatermark(pub(in crate::store) TopicId, pub(in crate::store) Watermark);
 
 record!(Watermarks: TopicWatermark { 0, 1 });
 fields!(Watermark { done, sweep });

@@ -9,8 +9,8 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-pub(super) use log::{
+pub(in crate::store) use log::{
     Body, Empty, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators, TopicState, received_at_of,
 };
-pub(super) use meta::{Counters, Encryption, Floor, Foundation, PausedTopic};
-pub(super) use subscriptions::{Address, TopicWatermark, recipient_of, with_callback, with_client};
+pub(in crate::store) use meta::{Counters, Encryption, Floor, Foundation, PausedTopic};
+pub(in crate::store) use subscriptions::{Address, TopicWatermark, recipient_of, with_callback, with_client};

@@ -23,7 +23,7 @@ const RECIPIENT_BYTES: usize = 32 * 1024 * 1024;
 const AHEAD_BYTES: usize = 2 * 1024 * 1024;
 
 /// Notifications never change, so they need no invalidation: whoever asks checks the bounds of the log first.
-pub(super) struct Notifications {
+pub(in crate::store) struct Notifications {
     limit: usize,
     cached: Mutex<CachedNotifications>,
 }
@@ -37,7 +37,7 @@ struct CachedNotifications {
 }
 
 /// The lock to read a notification; it holds why the reader before failed.
-pub(super) type ReadLock = OwnedMutexGuard<Option<StoreError>>;
+pub(in crate::store) type ReadLock = OwnedMutexGuard<Option<StoreError>>;
 
 /// Where a notification is.
 type Place = (TopicId, Offset);
@@ -58,26 +58,41 @@ impl Notifications {
         Self { limit, cached: Mutex::new(cached) }
     }
 
-    pub(super) fn get(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
+    pub(in crate::store) fn get(&self, topic: TopicId, offset: Offset) -> Option<Arc<Notification>> {
         let mut cached = lock(&self.cached);
         let ready = cached.ready.get(&(topic, offset)).cloned();
         ready.or_else(|| cached.alive.get((topic, offset)))
     }
 
     /// Waits for the lock to read this notification, which may have been read meanwhile.
-    pub(super) async fn lock_to_read(&self, topic: TopicId, offset: Offset) -> ReadLock {
+    pub(in crate::store) async fn lock_to_read(&self, topic: TopicId, offset: Offset) -> ReadLock {
         let reading = lock(&self.cached).readings.get_or_default((topic, offset));
         reading.lock_owned().await
     }
 
     /// Reading failed: all who wait for this lock get the error, and later readers get a new lock.
-    pub(super) fn fail(&self, topic: TopicId, offset: Offset, mut read_lock: ReadLock, error: &StoreError) {
+    pub(in crate::store) fn fail(
+        &self,
+        topic: TopicId,
+        offset: Offset,
+        mut read_lock: ReadLock,
+        error: &StoreError,
+    ) {
         lock(&self.cached).readings.forget((topic, offset));
         *read_lock = Some(error.clone());
     }
 
+    /// What logs that begin later now no longer hold is not found any more.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn forget_before(&self, firsts: &HashMap<TopicId, Offset>) {
+        let is_held = |(topic, offset): &Place| firsts.get(topic).is_none_or(|first| offset >= first);
+        let mut cached = lock(&self.cached);
+        cached.ready.retain(is_held);
+        cached.alive.known.retain(|place, _| is_held(place));
+    }
+
     /// One that takes more than all may is cached only as long as somebody has it.
-    pub(super) fn put(&self, notification: Arc<Notification>) {
+    pub(in crate::store) fn put(&self, notification: Arc<Notification>) {
         let mut cached = lock(&self.cached);
         let place = (notification.topic, notification.offset);
         let bytes = usize::try_from(notification.weight()).unwrap_or(usize::MAX);
@@ -135,7 +150,7 @@ impl<T: Default> WeakMap<T> {
 type Key = (TopicId, SubscriptionId);
 
 /// Recipients, each as the newest commit left it.
-pub(super) struct Recipients {
+pub(in crate::store) struct Recipients {
     shards: Vec<Mutex<OfShard>>,
 }
 
@@ -177,12 +192,12 @@ impl RecipientsAhead {
 
 /// The state of the cache before a record was read; what was read is cached only if nothing has changed since.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(in crate::store) struct Reading {
     changes: u64,
 }
 
 impl Recipients {
-    pub(super) fn new(shards: u16) -> Self {
+    pub(in crate::store) fn new(shards: u16) -> Self {
         let each = RECIPIENT_BYTES / usize::from(shards.max(1));
         let shard =
             || OfShard { ready: WeightedCache::new(each), ahead: RecipientsAhead::default(), changes: 0 };
@@ -190,7 +205,12 @@ impl Recipients {
     }
 
     /// One that is asked for the last time for now leaves its room to those that are asked for again and again.
-    pub(super) fn get(&self, shard: Shard, key: Key, keep: CachePolicy) -> Result<Arc<Recipient>, Reading> {
+    pub(in crate::store) fn get(
+        &self,
+        shard: Shard,
+        key: Key,
+        keep: CachePolicy,
+    ) -> Result<Arc<Recipient>, Reading> {
         let Some(mut cached) = self.of(shard) else { return Err(Reading { changes: 0 }) };
         let (changes, ahead) = (cached.changes, cached.ahead.take(&key));
         let found = match (keep, ahead) {
@@ -205,7 +225,7 @@ impl Recipients {
     }
 
     /// What was read since then of one shard: what was sought, and what stands behind it.
-    pub(super) fn put(
+    pub(in crate::store) fn put(
         &self,
         shard: Shard,
         sought: &Arc<Recipient>,
@@ -228,12 +248,23 @@ impl Recipients {
     }
 
     /// Forgets what a commit has changed. Readers that are between their read and their `put` come too late.
-    pub(super) fn forget(&self, changed: &[(Shard, TopicId, SubscriptionId)]) {
+    pub(in crate::store) fn forget(&self, changed: &[(Shard, TopicId, SubscriptionId)]) {
         for (shard, topic, id) in changed {
             let Some(mut cached) = self.of(*shard) else { continue };
             cached.changes += 1;
             cached.ready.pop(&(*topic, *id));
             cached.ahead.take(&(*topic, *id));
+        }
+    }
+
+    /// Forgets everything: nobody knows what was changed.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn forget_all(&self) {
+        for cached in &self.shards {
+            let mut cached = lock(cached);
+            cached.changes += 1;
+            cached.ready.retain(|_| false);
+            cached.ahead = RecipientsAhead::default();
         }
     }
 

@@ -20,15 +20,15 @@ use crate::trace_context::TraceContext;
 /// The fields of a struct, in the order in which they are written.
 macro_rules! fields {
     ($of:ty { $($field:tt),+ }) => {
-        impl $crate::store::embedded::codec::Fields for $of {
-            fn encode(&self, out: &mut $crate::store::embedded::codec::Encoder) {
-                $($crate::store::embedded::codec::Fields::encode(&self.$field, out);)+
+        impl $crate::store::encoding::codec::Fields for $of {
+            fn encode(&self, out: &mut $crate::store::encoding::codec::Encoder) {
+                $($crate::store::encoding::codec::Fields::encode(&self.$field, out);)+
             }
 
             fn decode(
-                fields: &mut $crate::store::embedded::codec::Decoder,
-            ) -> $crate::store::embedded::codec::Decoded<Self> {
-                Ok(Self { $($field: $crate::store::embedded::codec::Fields::decode(fields)?),+ })
+                fields: &mut $crate::store::encoding::codec::Decoder,
+            ) -> $crate::store::encoding::codec::Decoded<Self> {
+                Ok(Self { $($field: $crate::store::encoding::codec::Fields::decode(fields)?),+ })
             }
         }
     };
@@ -37,15 +37,15 @@ macro_rules! fields {
 /// The fields of a struct that is stored in this space.
 macro_rules! record {
     ($space:ident: $of:ty { $($field:tt),+ }) => {
-        $crate::store::embedded::fields::fields!($of { $($field),+ });
+        $crate::store::encoding::fields::fields!($of { $($field),+ });
 
-        impl $crate::store::embedded::codec::Record for $of {
-            const SPACE: $crate::store::embedded::engine::Space = $crate::store::embedded::engine::Space::$space;
+        impl $crate::store::encoding::codec::Record for $of {
+            const SPACE: $crate::store::encoding::Space = $crate::store::encoding::Space::$space;
         }
     };
 }
 
-pub(super) use {fields, record};
+pub(in crate::store) use {fields, record};
 
 macro_rules! numbers {
     ($($number:ident),+) => {
@@ -292,7 +292,7 @@ const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_207_200
 const NANOS: u32 = 1_000_000_000;
 
 /// Whole seconds, rounded down, and the rest.
-fn since_1970(time: SystemTime) -> (i64, u32) {
+pub(in crate::store) fn since_1970(time: SystemTime) -> (i64, u32) {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_nanos()),
         Err(error) => {
@@ -307,7 +307,7 @@ fn since_1970(time: SystemTime) -> (i64, u32) {
 }
 
 /// The moment that is so long after 1970.
-pub(super) fn time(seconds: i64, nanos: u32) -> Option<DateTime> {
+pub(in crate::store) fn time(seconds: i64, nanos: u32) -> Option<DateTime> {
     if !SECONDS.contains(&seconds) || nanos >= NANOS {
         return None;
     }

@@ -1,0 +1,91 @@
+//! Several hubs over one database.
+
+use super::*;
+use crate::store::SharedDatabase;
+
+/// A hub that owns its share.
+async fn hub(database: &SharedDatabase, name: &str) -> (Arc<dyn Store>, Delivery) {
+    let store = database.hub(name).await;
+    let delivery = workers(&store).await.take_all(Vec::new()).await.unwrap();
+    (store, delivery)
+}
+
+/// Until these hubs deliver for so many subscriptions, each for its share of the shards.
+async fn until_shared(hubs: &[(Arc<dyn Store>, Delivery)], subscriptions: usize) {
+    let all: Vec<_> = hubs.iter().map(|(_, delivery)| (delivery.counters(), delivery.owner())).collect();
+    let most = usize::from(hubs[0].0.shards()).div_ceil(hubs.len());
+    until(|| {
+        let counted: usize = all.iter().map(|(counters, _)| counters.subscriptions()).sum();
+        let is_fair = all.iter().all(|(_, owner)| owner.0.workers.all_assigned().len() <= most);
+        counted == subscriptions && is_fair
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_hubs_share_the_shards_and_who_is_left_goes_on_where_another_has_stopped() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let mut hubs = vec![hub(&database, "first").await];
+    let mut subscribers = Vec::new();
+    for _ in 0..12 {
+        let subscriber = Subscriber::start().await;
+        store::subscribe(&*hubs[0].0, &topic(), &subscriber.callback("")).await;
+        subscribers.push(subscriber);
+    }
+    until_shared(&hubs, 12).await;
+    for (name, notifications) in [("second", 1), ("third", 2)] {
+        hubs.push(hub(&database, name).await);
+        until_shared(&hubs, 12).await;
+        append(&hubs[0].0).await;
+        for subscriber in &mut subscribers {
+            assert_eq!(subscriber.notified().await, notifications);
+        }
+    }
+    let (first, delivery) = hubs.remove(0);
+    delivery.stop().await;
+    drop(first);
+    until_shared(&hubs, 12).await;
+    append(&hubs[1].0).await;
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.notified().await, 3);
+    }
+    for (_, delivery) in hubs {
+        delivery.stop().await;
+    }
+    for subscriber in &mut subscribers {
+        let repeated: Vec<_> =
+            std::iter::from_fn(|| subscriber.seen()).filter(|line| line.contains(" id=")).collect();
+        assert!(repeated.is_empty(), "{repeated:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_hub_has_accepted_is_taken_up_by_the_owner_of_its_shard() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let (owning, accepting) = (database.hub("owning").await, database.hub("accepting").await);
+    let noted = Arc::new(Noted::default());
+    let delivery = owner_of_all(&owning, &noted).await.unwrap();
+    let shards: Vec<_> = noted.shards.lock().unwrap().iter().copied().collect();
+    let url =
+        |port: u32| -> TopicUrl { format!("http://source.example:{}/t", 1_000 + port).parse().unwrap() };
+    let is_here = |url: &TopicUrl| shards.contains(&Shard::that_fetches(url, owning.shards()));
+    let url = (0..10_000).map(url).find(is_here).unwrap();
+    let ping = accepting.put_ping(url, None).await.unwrap();
+    let shard = Shard::that_fetches(&ping.topic, owning.shards());
+    until(|| noted.accepted.lock().unwrap().contains(&shard)).await;
+    delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_lets_go_what_another_has_taken_from_it_also_where_nothing_happens() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let (store, delivery) = hub(&database, "first").await;
+    let owner = delivery.owner();
+    assert_eq!(owner.0.workers.all_assigned().len(), usize::from(store.shards()));
+    database.sql(
+        "INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'other', '', now() + interval '1 hour'); \
+         UPDATE hub.shard SET owner = 9, epoch = epoch + 1",
+    );
+    until(|| owner.0.workers.all_assigned().is_empty()).await;
+    delivery.stop().await;
+}

@@ -1,0 +1,91 @@
+//! What is so of a store in a database only.
+
+use std::fs::{self, File};
+
+use super::backups::Elsewhere;
+use super::{Place, append, callback, on_postgres, posted, secret, subscribe, topic};
+use crate::store::{BackupError, Credentials, Keyring, StoreError};
+
+on_postgres!(
+    a_check_names_what_foreign_keys_would_have_held,
+    a_backup_is_taken_beside_a_hub_that_runs_and_needs_the_keys_of_the_secrets,
+    what_a_restore_has_left_in_the_folder_is_not_opened,
+    a_database_without_a_store_is_neither_checked_nor_backed_up,
+);
+
+async fn a_check_names_what_foreign_keys_would_have_held(place: Place) {
+    let store = place.open().await;
+    subscribe(&*store, &topic("kept"), &callback("d")).await;
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    for _ in 0..3 {
+        append(&*store, posted(&topic("t"), "x")).await;
+    }
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
+    for (broken, told) in [
+        ("UPDATE hub.topic SET bytes = bytes + 1 WHERE head = 3", "source.example/t does not match its log"),
+        (
+            "DELETE FROM hub.notification WHERE place = 2",
+            "notification 2 of topic https://source.example/t: missing",
+        ),
+        (
+            "INSERT INTO hub.laggard VALUES (1, 2, 3, 0, 0, now(), 0, NULL, NULL, 0)",
+            "laggards belongs to nothing",
+        ),
+        ("INSERT INTO hub.watermark VALUES (1, 2, 3)", "watermarks belongs to nothing"),
+        (
+            "INSERT INTO hub.watermark SELECT 1, id, 9 FROM hub.topic WHERE head = 3",
+            "noted to be further than its log",
+        ),
+        ("INSERT INTO hub.pair VALUES ('x', 1, 2, 3)", "subscription_index belongs to nothing"),
+        ("DELETE FROM hub.pair WHERE id = 1", "subscription 1 cannot be found by its topic and callback"),
+        ("SELECT setval('hub.subscription_id', 1)", "would get numbers that are in use"),
+        (
+            "UPDATE hub.subscription SET callback = 'none' WHERE id = 2",
+            "a record of subscriptions cannot be read",
+        ),
+        (
+            "UPDATE hub.host SET subscriptions = 9",
+            "subscriptions of callback origins: the counts do not match",
+        ),
+        ("DELETE FROM hub.topic WHERE head = 0", "source.example/kept is missing, which has subscriptions"),
+    ] {
+        place.sql(broken);
+        let faults = place.faults();
+        assert!(faults.iter().any(|fault| fault.contains(told)), "{broken}: {faults:?}");
+    }
+}
+
+async fn a_backup_is_taken_beside_a_hub_that_runs_and_needs_the_keys_of_the_secrets(place: Place) {
+    let keys = Keyring::parse(&Keyring::generate()).unwrap();
+    let store = place.open_with(keys.clone()).await.unwrap();
+    subscribe(&*store, &topic("t"), &callback("d")).await;
+    let elsewhere = Elsewhere::than(&place);
+    let file = || File::create(elsewhere.backup()).unwrap();
+    let error = place.store.back_up(&Keyring::none(), &[], &mut file()).unwrap_err();
+    assert!(matches!(error, BackupError::Store(StoreError::SecretsKey { .. })), "{error}");
+    place.store.back_up(&keys, &[], &mut file()).unwrap();
+    let into = &elsewhere.into;
+    into.store.restore(&keys, Credentials::Restored, &elsewhere.backup()).unwrap();
+    let restored = into.open_with(keys).await.unwrap();
+    let kept = restored.find_subscription(&topic("t"), &callback("d")).await.unwrap().unwrap();
+    assert_eq!(kept.secret, Some(secret("first secret")));
+    drop(store);
+}
+
+async fn what_a_restore_has_left_in_the_folder_is_not_opened(place: Place) {
+    drop(place.open().await);
+    assert_eq!(fs::read_to_string(place.data().join("engine")).unwrap(), "postgres 1\n");
+    fs::write(place.data().join("engine"), "restoring 1\n").unwrap();
+    let error = place.open_with(Keyring::none()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unfinished { .. }), "{error}");
+}
+
+async fn a_database_without_a_store_is_neither_checked_nor_backed_up(place: Place) {
+    let none = Keyring::none();
+    let unchecked = place.store.check(&none).unwrap_err().to_string();
+    assert!(unchecked.contains("there is no store in the database"), "{unchecked}");
+    let not_backed_up = place.store.back_up(&none, &[], &mut Vec::new()).unwrap_err().to_string();
+    assert!(not_backed_up.contains("there is no store in the database"), "{not_backed_up}");
+    assert!(place.is_empty());
+}

@@ -1,0 +1,203 @@
+//! What each of two hubs hears of the other.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use resync_core::datetime::DateTime;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_blocking;
+
+use super::two_handles::both;
+use super::{
+    LEASE, Place, activate, append, ask_to_subscribe, callback, on_postgres, posted, subscribe, the, topic,
+};
+use crate::store::{
+    Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, Shard, Store,
+    StoreEvent, TopicId,
+};
+
+on_postgres!(
+    what_both_append_is_told_at_each_once_and_in_its_order,
+    a_feed_whose_connection_is_lost_goes_on_where_it_was,
+    subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end,
+    a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order,
+    what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other,
+    an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer,
+    a_document_that_both_change_loses_nothing_and_each_reads_what_the_other_wrote,
+);
+
+/// The connections of all feeds end.
+const END_FEEDS: &str = "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a \
+    WHERE a.datname = current_database() AND a.query LIKE '%pg_snapshot_xmin%' AND a.pid <> pg_backend_pid()";
+
+type Watching = UnboundedReceiver<StoreEvent>;
+
+fn watch(stores: &[Arc<dyn Store>; 2]) -> [Watching; 2] {
+    stores.each_ref().map(|store| store.watch())
+}
+
+/// So many notifications of one topic, from both at the same time.
+async fn append_at_both(stores: &[Arc<dyn Store>; 2], notifications: usize) {
+    let url = topic("t");
+    let appends = (0..notifications).map(|number| append(&*stores[number % 2], posted(&url, "changed")));
+    join_all(appends).await;
+}
+
+/// Each was told of these notifications, of each once and in their order, and of nothing else.
+async fn assert_told(stores: &[Arc<dyn Store>; 2], watching: &mut [Watching; 2], notifications: u64) {
+    let id = the(&*stores[0], &topic("t")).await.id;
+    assert!(stores[0].pause(id).await.unwrap());
+    for events in watching {
+        for number in 1..=notifications {
+            let event = events.recv().await.unwrap();
+            let StoreEvent::Appended { topic, offset, .. } = event else { panic!("{number}: {event:?}") };
+            assert_eq!((topic, offset), (id, Offset(number)));
+        }
+        assert_eq!(events.recv().await, Some(StoreEvent::Paused { topic: id }));
+    }
+}
+
+async fn what_both_append_is_told_at_each_once_and_in_its_order(place: Place) {
+    let stores = both(&place).await;
+    let mut watching = watch(&stores);
+    for _ in 0..10 {
+        append_at_both(&stores, 12).await;
+    }
+    assert_told(&stores, &mut watching, 120).await;
+}
+
+async fn a_feed_whose_connection_is_lost_goes_on_where_it_was(place: Place) {
+    let stores = both(&place).await;
+    let mut watching = watch(&stores);
+    for _ in 0..5 {
+        append_at_both(&stores, 6).await;
+        place.sql(END_FEEDS);
+        append_at_both(&stores, 6).await;
+    }
+    assert_told(&stores, &mut watching, 60).await;
+}
+
+async fn subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end(place: Place) {
+    let stores = both(&place).await;
+    append(&*stores[0], posted(&topic("t"), "x")).await;
+    let mut watching = watch(&stores);
+    let (shard, subscription) = subscribe(&*stores[0], &topic("t"), &callback("d")).await;
+    let (topic_id, id) = (subscription.topic, subscription.id);
+    append(&*stores[1], posted(&topic("t"), "x")).await;
+    let scope = DenialScope::Everything;
+    let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
+    assert!(stores[1].deny(denial).await.unwrap().is_some());
+    for events in &mut watching {
+        let event = events.recv().await.unwrap();
+        let StoreEvent::Subscribed { shard: of, slot, topic } = event else { panic!("{event:?}") };
+        assert_eq!((of, slot.id, slot.topic, slot.start), (shard, id, topic_id, Offset(1)));
+        assert_eq!((slot.lease_end, slot.address), (subscription.lease_end, subscription.address));
+        assert_eq!(
+            (topic.id, topic.head, topic.posted, topic.latest),
+            (topic_id, Offset(1), Offset(1), Offset(0))
+        );
+        let event = events.recv().await.unwrap();
+        assert!(matches!(event, StoreEvent::Appended { offset: Offset(2), .. }), "{event:?}");
+        assert_eq!(events.recv().await, Some(StoreEvent::Unsubscribed { shard, topic: topic_id, id }));
+    }
+}
+
+async fn a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order(place: Place) {
+    let stores = both(&place).await;
+    let mut watching = watch(&stores);
+    for round in 0..6 {
+        for turn in 0..2 {
+            let at = &*stores[(round + turn) % 2];
+            let request = ask_to_subscribe(at, &topic("t"), &callback("d"), "a secret").await;
+            let asked_at = at.now();
+            assert!(matches!(activate(at, &request, asked_at).await, Activation::Done));
+        }
+        let (topic, callback, scope) = (topic("t"), callback("d"), DenialScope::Everything);
+        let denial = NewDenial { topic, callback, reason: String::new(), scope };
+        assert!(stores[round % 2].deny(denial).await.unwrap().is_some());
+    }
+    for events in &mut watching {
+        let (mut last, mut ended, mut known) = (None, 0, false);
+        while ended < 6 {
+            match events.recv().await.unwrap() {
+                StoreEvent::Subscribed { slot, .. } => {
+                    assert!(last.is_none_or(|last| last <= slot.id), "identities grow");
+                    (last, known) = (Some(slot.id), true);
+                }
+                StoreEvent::Unsubscribed { id, .. } => {
+                    // One that had ended when it was looked at is not told to have begun.
+                    assert!(!known || last == Some(id));
+                    (ended, known) = (ended + 1, false);
+                }
+                event => panic!("{event:?}"),
+            }
+        }
+        assert!(!known, "nothing is in force");
+    }
+}
+
+async fn what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other(place: Place) {
+    let stores = both(&place).await;
+    let [mut here, mut elsewhere] = stores.each_ref().map(|store| store.watch_accepted());
+    let at = &*stores[0];
+    let request = ask_to_subscribe(at, &topic("t"), &callback("d"), "a secret").await;
+    let ping = at.put_ping(topic("u"), None).await.unwrap();
+    let scope = DenialScope::Everything;
+    let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
+    let denial = at.deny(denial).await.unwrap().unwrap();
+    let shards = at.shards();
+    let shard = Shard::of(&callback("d"), shards);
+    for (shard, accepted) in [
+        (shard, Accepted::Request(request.id)),
+        (Shard::that_fetches(&topic("u"), shards), Accepted::Ping(ping.id)),
+        (shard, Accepted::Denial(denial.id)),
+    ] {
+        assert_eq!(elsewhere.recv().await, Some((shard, accepted)));
+    }
+    assert!(here.try_recv().is_err(), "who has accepted it knows so");
+}
+
+async fn an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer(place: Place) {
+    let [one, owner] = both(&place).await;
+    let (shard, subscription) = subscribe(&*one, &topic("t"), &callback("d")).await;
+    let epoch = owner.claim(shard).await.unwrap();
+    // All of that was told there when this returns.
+    owner.resume(subscription.topic).await.unwrap();
+    let (mut events, mut orders, mut answers) = (owner.watch(), owner.watch_orders(), one.watch_orders());
+    let scope = DenialScope::Everything;
+    let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
+    assert!(one.deny(denial).await.unwrap().is_some());
+    let until = DateTime::from_system_time(one.now().to_system_time() + LEASE);
+    let halt = Order::Halt(subscription.id);
+    let id = one.order(&[shard], halt.clone(), until).await.unwrap();
+    assert_eq!(orders.recv().await, Some(OrderEvent::Given(vec![shard])));
+    let ended = StoreEvent::Unsubscribed { shard, topic: subscription.topic, id: subscription.id };
+    assert_eq!(events.try_recv(), Ok(ended));
+    assert_eq!(owner.take_orders(shard, epoch).await.unwrap(), [(id, halt)]);
+    owner.answer_order(id, shard, 0).await.unwrap();
+    assert_eq!(answers.recv().await, Some(OrderEvent::Given(vec![shard])));
+    assert_eq!(answers.recv().await, Some(OrderEvent::Answered(id)));
+    assert_eq!(one.answers_to(id).await.unwrap(), [(shard, 0)]);
+}
+
+async fn a_document_that_both_change_loses_nothing_and_each_reads_what_the_other_wrote(place: Place) {
+    const OF: Document = Document::PublisherTokens;
+    let stores = both(&place).await;
+    let changes = (b'a'..=b't').map(|letter| {
+        let registry = stores[usize::from(letter % 2)].registry();
+        spawn_blocking(move || {
+            let mut add = |kept: Option<Vec<u8>>| Some([kept.unwrap_or_default(), vec![letter]].concat());
+            registry.change(OF, &mut add).unwrap();
+        })
+    });
+    join_all(changes.collect::<Vec<_>>()).await.into_iter().for_each(|changed| changed.unwrap());
+    for store in &stores {
+        // All of that was told there when this returns.
+        store.resume(TopicId(1)).await.unwrap();
+        let registry = store.registry();
+        let mut letters = registry.read(OF).unwrap().unwrap();
+        letters.sort_unstable();
+        assert_eq!(letters, (b'a'..=b't').collect::<Vec<_>>());
+        assert_eq!(registry.version(OF), stores[0].registry().version(OF));
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether the database keeps what it acknowledges: by its settings whenever a connection is made, and by what standbys have.
+
+use super::session::State;
+use crate::config::Durability;
+use crate::store::{Result, StoreError};
+
+/// Whether a standby on which commits wait has what was written up to there; NULL where this role may not see that.
+pub(super) const PROOF: &str = "
+SELECT bool_or(r.flush_lsn >= $1::text::pg_lsn) AS has_it, count(*) AS standbys
+FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')";
+
+/// What the settings of a server promise.
+///
+/// # Errors
+/// [`StoreError::NotDurable`], which says what to change.
+pub(super) fn check(state: State, expected: Durability) -> Result<()> {
+    let lacks = if !state.syncs {
+        "fsync is off, so a power cut can lose everything: switch it on"
+    } else if !state.whole_pages {
+        "full_page_writes is off, so a power cut can damage it: switch it on"
+    } else if expected == Durability::Proven && !state.names_standbys {
+        "its commits wait for no standby, so it loses acknowledged notifications with its disk: set synchronous_standby_names (Patroni: \
+         synchronous_mode and synchronous_mode_strict), or [store] durability = \"declared\" where its storage is itself replicated"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::NotDurable(lacks.to_owned()))
+}
+
+/// What the standbys of a server prove.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn judge(has_it: Option<bool>, standbys: i64) -> Result<()> {
+    let lacks = match has_it {
+        Some(true) => return Ok(()),
+        Some(false) => "no synchronous standby has what it acknowledged: look at pg_stat_replication",
+        None if standbys > 0 => {
+            "the hub may not see what its standbys have: GRANT pg_monitor to the hub's role"
+        }
+        None => "no synchronous standby is connected to it: look at pg_stat_replication",
+    };
+    Err(StoreError::NotDurable(lacks.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(syncs: bool, whole_pages: bool, names_standbys: bool) -> State {
+        State { syncs, whole_pages, names_standbys, ..State::unknown() }
+    }
+
+    #[test]
+    fn a_server_is_refused_for_what_it_can_lose_unless_that_is_declared() {
+        use Durability::{Declared, Proven};
+        for (state, expected, word) in [
+            (settings(true, true, true), Proven, None),
+            (settings(true, true, false), Declared, None),
+            (settings(true, true, false), Proven, Some("synchronous_standby_names")),
+            (settings(false, true, true), Declared, Some("fsync")),
+            (settings(true, false, true), Declared, Some("full_page_writes")),
+        ] {
+            let told = check(state, expected).err().as_ref().map(ToString::to_string);
+            assert_eq!(told.is_some(), word.is_some(), "{told:?}");
+            assert!(told.unwrap_or_default().contains(word.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn a_standby_proves_it_by_having_it() {
+        assert!(judge(Some(true), 1).is_ok());
+        for (has_it, standbys, word) in
+            [(Some(false), 1, "acknowledged"), (None, 1, "pg_monitor"), (None, 0, "connected")]
+        {
+            let told = judge(has_it, standbys).unwrap_err().to_string();
+            assert!(told.contains(word), "{told}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Who listens, and what they were told already.
+//!
+//! Everything that commits write down in the feed is told from there, in the order of the commits of each topic, whoever made them. Only what this
+//! hub appends is told at once, if all that was told of these topics before it was told here: then it is next. The feed, in which it stands too,
+//! leaves it out. Where something of another hub has to come first, it waits for the feed.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard};
+
+use resync_common::locks::lock;
+use tokio::sync::mpsc;
+
+use super::seen::Seen;
+use crate::store::{Accepted, OrderEvent, Shard, StoreEvent};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// For those who watch the store.
+    Event(StoreEvent),
+    /// For those who watch orders.
+    Order(OrderEvent),
+    /// For the owners of shards: another hub has accepted that.
+    Accepted(Shard, Accepted),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Events(Mutex<State>);
+
+/// Watchers have no bounds, since a commit must not wait for whoever listens: an event has some hundred bytes, whatever strangers wrote, and is
+/// taken faster than the commit that it tells of is made.
+#[derive(Debug, Default)]
+struct State {
+    watchers: Vec<mpsc::UnboundedSender<StoreEvent>>,
+    order_watchers: Vec<mpsc::UnboundedSender<OrderEvent>>,
+    accepted_watchers: Vec<mpsc::UnboundedSender<(Shard, Accepted)>>,
+    /// What the database showed when the feed was read last: all of that was told.
+    seen: Seen,
+    /// Own transactions that it did not show, and that were told at once.
+    told: HashSet<i64>,
+}
+
+impl Events {
+    pub(super) fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().watchers.push(sender);
+        receiver
+    }
+
+    pub(super) fn watch_orders(&self) -> mpsc::UnboundedReceiver<OrderEvent> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().order_watchers.push(sender);
+        receiver
+    }
+
+    pub(super) fn watch_accepted(&self) -> mpsc::UnboundedReceiver<(Shard, Accepted)> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.lock().accepted_watchers.push(sender);
+        receiver
+    }
+
+    /// Where the feed is to be read on, and which transactions it may leave out.
+    pub(super) fn position(&self) -> (Seen, Vec<i64>) {
+        let state = self.lock();
+        (state.seen.clone(), state.told.iter().copied().collect())
+    }
+
+    /// Tells what this transaction of ours has appended, if it is next: `before` are those that told of the same topics before it. Returns
+    /// whether that is told now; otherwise the feed has to be read.
+    pub(super) fn tell_appended(&self, xid: i64, before: &[i64], events: &[StoreEvent]) -> bool {
+        let mut state = self.lock();
+        // It was found in the feed before it was answered.
+        if state.seen.shows(xid) {
+            return true;
+        }
+        if !before.iter().all(|before| state.seen.shows(*before) || state.told.contains(before)) {
+            return false;
+        }
+        state.told.insert(xid);
+        state.tell(&events.iter().collect::<Vec<_>>());
+        true
+    }
+
+    /// Tells what was read in the feed, with its transactions and in its order. Orders are told behind everything that was committed before them.
+    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+        let mut state = self.lock();
+        let new: Vec<_> =
+            happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
+        let events = new.iter().filter_map(|what| match what {
+            Happened::Event(event) => Some(event),
+            Happened::Order(_) | Happened::Accepted(..) => None,
+        });
+        state.tell(&events.collect::<Vec<_>>());
+        for what in new {
+            match what {
+                Happened::Event(_) => {}
+                Happened::Order(event) => state.tell_order(event),
+                Happened::Accepted(shard, accepted) => state.tell_accepted(*shard, *accepted),
+            }
+        }
+        state.told.retain(|xid| !seen.shows(*xid));
+        state.seen = seen;
+    }
+
+    /// What has happened is not known in its order: everybody has to look again.
+    pub(super) fn resync(&self) {
+        self.lock().resync();
+    }
+
+    /// Everybody has to look again, and from now on the feed is read from there.
+    pub(super) fn begin_at(&self, seen: Seen) {
+        let mut state = self.lock();
+        state.seen = seen;
+        state.told.clear();
+        state.resync();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What it guards is complete between any two statements.
+        lock(&self.0)
+    }
+}
+
+impl State {
+    /// Everybody gets all of them, one after the other.
+    fn tell(&mut self, events: &[&StoreEvent]) {
+        self.watchers.retain(|watcher| events.iter().all(|event| watcher.send((*event).clone()).is_ok()));
+    }
+
+    fn tell_order(&mut self, event: &OrderEvent) {
+        self.order_watchers.retain(|watcher| watcher.send(event.clone()).is_ok());
+    }
+
+    fn tell_accepted(&mut self, shard: Shard, accepted: Accepted) {
+        self.accepted_watchers.retain(|watcher| watcher.send((shard, accepted)).is_ok());
+    }
+
+    fn resync(&mut self) {
+        self.tell(&[&StoreEvent::Resync]);
+        self.tell_order(&OrderEvent::Resync);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{ContentKind, Offset, OrderId, TopicId};
+
+    fn appended(offset: u64) -> StoreEvent {
+        StoreEvent::Appended {
+            topic: TopicId(1),
+            offset: Offset(offset),
+            kind: ContentKind::Posted,
+            bytes: 1,
+        }
+    }
+
+    fn seen(written: &str) -> Seen {
+        Seen::parse(written.to_owned()).unwrap()
+    }
+
+    fn told(watching: &mut mpsc::UnboundedReceiver<StoreEvent>) -> Vec<StoreEvent> {
+        std::iter::from_fn(|| watching.try_recv().ok()).collect()
+    }
+
+    #[test]
+    fn what_this_hub_appends_is_told_at_once_where_it_is_next_and_never_twice() {
+        let events = Events::default();
+        events.follow(seen("10:10:"), &[]);
+        let mut watching = events.watch();
+        assert!(events.tell_appended(12, &[9], &[appended(1)]), "what was before it was told");
+        assert!(events.tell_appended(13, &[12], &[appended(2)]), "and so was its own");
+        assert_eq!(told(&mut watching), [appended(1), appended(2)]);
+        assert!(!events.tell_appended(15, &[14], &[appended(4)]), "another hub's comes first");
+        assert_eq!(told(&mut watching), []);
+        let (_, mut left_out) = events.position();
+        left_out.sort_unstable();
+        assert_eq!(left_out, [12, 13]);
+        // It may have been read before the second one was told.
+        let rows = [(13, appended(2)), (14, appended(3)), (15, appended(4))];
+        events.follow(seen("16:16:"), &rows.map(|(xid, event)| (xid, Happened::Event(event))));
+        assert_eq!(told(&mut watching), [appended(3), appended(4)]);
+        assert!(events.tell_appended(15, &[14], &[appended(4)]), "the feed was faster");
+        assert_eq!(told(&mut watching), []);
+        assert_eq!(events.position(), (seen("16:16:"), Vec::new()));
+    }
+
+    #[test]
+    fn an_order_is_told_behind_all_that_was_read_with_it() {
+        let events = Events::default();
+        let (mut watching, mut orders) = (events.watch(), events.watch_orders());
+        let answered = OrderEvent::Answered(OrderId(1));
+        events.follow(
+            seen("3:3:"),
+            &[(1, Happened::Order(answered.clone())), (2, Happened::Event(appended(1)))],
+        );
+        assert_eq!((orders.try_recv(), told(&mut watching)), (Ok(answered), vec![appended(1)]));
+        events.begin_at(seen("9:9:"));
+        assert_eq!(
+            (orders.try_recv(), told(&mut watching)),
+            (Ok(OrderEvent::Resync), vec![StoreEvent::Resync])
+        );
+        assert_eq!(events.position(), (seen("9:9:"), Vec::new()));
+    }
+}

@@ -1,0 +1,335 @@
+//! Reading the feed, in which every commit writes down what others have to hear of.
+//!
+//! Each reading has a snapshot of the database, and the next one gets exactly what that did not show: nothing is missed or told twice, however
+//! commits come in between. This goes on over connections that are lost. Only a server that was promoted meanwhile may give the numbers of
+//! transactions to others: there, and where too much has happened, everybody has to read everything again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use resync_common::backoff::Backoff;
+use resync_core::websub::TopicUrl;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::events::Happened;
+use super::hints::{self, CHANNEL};
+use super::line::{DEADLINE, Line, Open};
+use super::registry;
+use super::rows::{Fields, big, shard_number, the_only};
+use super::seen::Seen;
+use super::session::{Failure, words_of};
+use super::shared::Shared;
+use crate::store::{
+    Accepted, ContentKind, DenialId, Offset, OrderEvent, OrderId, PingId, RequestId, Result, Shard,
+    StoreError, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
+};
+
+/// How often it is read where nobody asks for it, and no hint comes.
+const EVERY: Duration = Duration::from_millis(250);
+/// Pauses where it cannot be read.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// What is older may be dropped: it is kept for two hours at least.
+const LASTS: Duration = Duration::from_secs(3_600);
+/// Rows that are read at once; who has missed more reads everything again.
+const MOST: usize = 100_000;
+
+const SEEN: &str = "SELECT pg_current_snapshot()::text AS seen";
+/// What the snapshot `$1` did not show, and the snapshot of this. The transactions `$2` are left out.
+const READ: &str = "
+SELECT s.seen::text AS seen, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds, f.shards, f.subject
+FROM (SELECT pg_current_snapshot() AS seen) s LEFT JOIN (
+    SELECT e.* FROM hub.feed e
+    WHERE e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
+        AND e.xid::text::bigint <> ALL ($2)
+    ORDER BY e.ordinal LIMIT $3
+) f ON true
+ORDER BY f.ordinal";
+/// Subscriptions as they are now. Of one that has ended since then nothing is found, and its end is told later.
+const SUBSCRIPTIONS: &str = "
+SELECT n.shard, n.topic, n.id, t.url, s.origin, s.start, s.lease_end, s.address
+FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS n(shard, topic, id)
+JOIN hub.subscription s ON s.shard = n.shard AND s.topic = n.topic AND s.id = n.id JOIN hub.topic t ON t.id = n.topic";
+
+const APPENDED: i16 = 1;
+const SUBSCRIBED: i16 = 2;
+const UNSUBSCRIBED: i16 = 3;
+const PAUSED: i16 = 4;
+const RESUMED: i16 = 5;
+const ASKED: i16 = 6;
+const DENIED: i16 = 7;
+const PINGED: i16 = 8;
+const ORDERED: i16 = 9;
+const ANSWERED: i16 = 10;
+const DOCUMENT: i16 = 11;
+
+type Place = (Shard, TopicId, SubscriptionId);
+/// A subscription in force, with the URL of its topic.
+type Subscribed = (SubscriptionSummary, TopicUrl);
+
+/// Who reads it.
+#[derive(Debug)]
+pub(super) struct Feed {
+    shared: Arc<Shared>,
+    line: Line,
+    /// The connection that was used last.
+    open: Option<Arc<Open>>,
+    /// The timeline of the server that was read last, and when that was.
+    last: Option<(u32, Instant)>,
+    has_failed: bool,
+}
+
+impl Feed {
+    /// From now on everything is told.
+    pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
+        let line = Line::new(&shared.common);
+        let mut feed = Self { shared: Arc::clone(shared), line, open: None, last: None, has_failed: false };
+        feed.read().await?;
+        Ok(feed)
+    }
+
+    /// Goes on until the store is closed.
+    pub(super) async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let shared = Arc::clone(&self.shared);
+        while !*stop.borrow() {
+            let last = shared.turns.last();
+            let read = self.read().await;
+            self.note(&read);
+            if read.is_ok() {
+                shared.turns.end(last);
+                backoff.reset();
+                let open = self.open.clone();
+                tokio::select! {
+                    () = shared.turns.asked() => {}
+                    () = hinted(open.as_deref()) => {}
+                    () = sleep(EVERY) => {}
+                    _ = stop.wait_for(|stop| *stop) => {}
+                }
+            } else {
+                // Whoever asks meanwhile waits no shorter for that.
+                let _ = timeout(backoff.after_failure(), stop.wait_for(|stop| *stop)).await;
+            }
+        }
+    }
+
+    fn note(&mut self, read: &Result<()>) {
+        match read {
+            Ok(()) => self.has_failed = false,
+            Err(error) if self.has_failed => tracing::debug!(%error, "the feed still cannot be read"),
+            Err(error) => {
+                tracing::warn!(%error, "what other hubs do is not heard of until the feed can be read again");
+                self.has_failed = true;
+            }
+        }
+    }
+
+    /// Tells what has happened since the last call.
+    async fn read(&mut self) -> Result<()> {
+        let open = self.line.open_now().await?;
+        if !self.open.as_ref().is_some_and(|known| Arc::ptr_eq(known, &open)) {
+            if let Err(reason) = open.session.listen(CHANNEL, hints::signature(self.shared.node)).await {
+                tracing::debug!(%reason, "no hints come: the feed is read every {EVERY:?}");
+            }
+            self.open = Some(Arc::clone(&open));
+        }
+        let timeline = open.session.timeline();
+        let goes_on = self.last.is_some_and(|(known, at)| known == timeline && at.elapsed() < LASTS);
+        let told = if goes_on { self.go_on(&open).await? } else { false };
+        if !told {
+            self.begin_anew(&open).await?;
+        }
+        self.last = Some((timeline, Instant::now()));
+        Ok(())
+    }
+
+    /// Returns whether that is all that has happened.
+    async fn go_on(&self, open: &Arc<Open>) -> Result<bool> {
+        let (seen, left_out) = self.shared.events.position();
+        let (seen, most) = (seen.as_str(), i64::try_from(MOST).unwrap_or(i64::MAX));
+        let rows = self.ask(open, READ, &[&seen, &left_out, &most]).await?;
+        if rows.len() == MOST {
+            return Ok(false);
+        }
+        match self.tell(open, &rows).await {
+            Ok(()) => Ok(true),
+            // It would be found again and again.
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::error!(%error, "the feed cannot be understood: everything is read again");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn tell(&self, open: &Arc<Open>, rows: &[Row]) -> Result<()> {
+        let seen = seen_of(rows)?;
+        let happened: Vec<_> = rows.iter().map(|row| Fields::of("feed", row)).collect();
+        let (mut places, mut has_documents) = (Vec::new(), false);
+        for fields in &happened {
+            match fields.get::<Option<i16>>("kind")? {
+                Some(SUBSCRIBED) => places.push(place_of(*fields)?),
+                Some(DOCUMENT) => has_documents = true,
+                _ => {}
+            }
+        }
+        if has_documents {
+            registry::refresh(&self.shared).await?;
+        }
+        let subscriptions = self.subscriptions(open, &places).await?;
+        let mut told = Vec::new();
+        for fields in happened {
+            // Where nothing has happened there is one row with nothing but the snapshot.
+            let (kind, xid) = (fields.get::<Option<i16>>("kind")?, fields.get::<Option<i64>>("xid")?);
+            if let (Some(kind), Some(xid)) = (kind, xid) {
+                // What this hub has accepted itself it hands over itself.
+                if (ASKED..=PINGED).contains(&kind) && fields.get::<i64>("node")? == self.shared.node {
+                    continue;
+                }
+                let all = happened_in(kind, fields, &subscriptions)?;
+                told.extend(all.into_iter().map(|what| (xid, what)));
+            }
+        }
+        self.shared.follow(seen, &told);
+        Ok(())
+    }
+
+    /// What was not told before is not told any more.
+    async fn begin_anew(&self, open: &Arc<Open>) -> Result<()> {
+        let seen = seen_of(&self.ask(open, SEEN, &[]).await?)?;
+        self.shared.documents.forget();
+        registry::refresh(&self.shared).await?;
+        self.shared.begin_at(seen);
+        Ok(())
+    }
+
+    /// Those of these that there are, with the URLs of their topics.
+    async fn subscriptions(&self, open: &Arc<Open>, places: &[Place]) -> Result<HashMap<Place, Subscribed>> {
+        if places.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let shards: Vec<_> = places.iter().map(|(shard, ..)| shard_number(*shard)).collect();
+        let topics: Vec<_> = places.iter().map(|(_, topic, _)| big(topic.0)).collect();
+        let ids: Vec<_> = places.iter().map(|(.., id)| big(id.0)).collect();
+        let rows = self.ask(open, SUBSCRIPTIONS, &[&shards, &topics, &ids]).await?;
+        rows.iter().map(|row| subscribed(Fields::of("subscriptions", row))).collect()
+    }
+
+    async fn ask(
+        &self,
+        open: &Arc<Open>,
+        statement: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>> {
+        match open.session.query(statement, parameters, DEADLINE).await {
+            Ok(rows) => Ok(rows),
+            Err(Failure::Refused(error)) => Err(StoreError::Read(words_of(&error))),
+            Err(Failure::NotSent(reason) | Failure::Lost(reason)) => {
+                self.line.give_up(open).await;
+                Err(StoreError::Away(reason))
+            }
+        }
+    }
+}
+
+async fn hinted(open: Option<&Open>) {
+    match open {
+        Some(open) => open.session.hinted().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn subscribed(fields: Fields<'_>) -> Result<(Place, Subscribed)> {
+    let id = SubscriptionId(fields.number("id")?);
+    let topic = TopicId(fields.number("topic")?);
+    let slot = SubscriptionSummary {
+        id,
+        topic,
+        origin: fields.text("origin")?.into(),
+        start: Offset(fields.number("start")?),
+        lease_end: fields.moment("lease_end")?,
+        address: fields.address("address")?,
+    };
+    Ok(((Shard(fields.small("shard")?), topic, id), (slot, fields.topic_url("url")?)))
+}
+
+fn seen_of(rows: &[Row]) -> Result<Seen> {
+    let fields = Fields::of("feed", the_only(rows)?);
+    Seen::parse(fields.text("seen")?).ok_or_else(|| fields.damaged("seen", "this is no snapshot"))
+}
+
+fn place_of(fields: Fields<'_>) -> Result<Place> {
+    let (topic, id) = (TopicId(fields.number("topic")?), SubscriptionId(fields.number("subject")?));
+    Ok((Shard(fields.small("shard")?), topic, id))
+}
+
+/// What a row tells of. Of what a later version of the hub writes nothing is told.
+fn happened_in(
+    kind: i16,
+    fields: Fields<'_>,
+    subscriptions: &HashMap<Place, Subscribed>,
+) -> Result<Vec<Happened>> {
+    let topic = || fields.number("topic").map(TopicId);
+    let event = match kind {
+        APPENDED => return appended(fields),
+        SUBSCRIBED => {
+            let place = place_of(fields)?;
+            let Some((slot, url)) = subscriptions.get(&place) else { return Ok(Vec::new()) };
+            let [first, head, latest, posted] = bounds_of(fields)?.map(Offset);
+            let topic = Topic { id: place.1, url: url.clone(), first, head, latest, posted };
+            StoreEvent::Subscribed { shard: place.0, slot: slot.clone(), topic: Box::new(topic) }
+        }
+        UNSUBSCRIBED => {
+            let (shard, topic, id) = place_of(fields)?;
+            StoreEvent::Unsubscribed { shard, topic, id }
+        }
+        PAUSED => StoreEvent::Paused { topic: topic()? },
+        RESUMED => StoreEvent::Resumed { topic: topic()? },
+        ASKED | DENIED | PINGED => return accepted(kind, fields).map(|accepted| vec![accepted]),
+        ORDERED => {
+            let shards: Vec<i16> = fields.get("shards")?;
+            let shards = shards.into_iter().map(|shard| Shard(shard.unsigned_abs())).collect();
+            return Ok(vec![Happened::Order(OrderEvent::Given(shards))]);
+        }
+        ANSWERED => {
+            let id = OrderId(fields.number("subject")?);
+            return Ok(vec![Happened::Order(OrderEvent::Answered(id))]);
+        }
+        _ => return Ok(Vec::new()),
+    };
+    Ok(vec![Happened::Event(event)])
+}
+
+fn accepted(kind: i16, fields: Fields<'_>) -> Result<Happened> {
+    let id = fields.number("subject")?;
+    let accepted = match kind {
+        ASKED => Accepted::Request(RequestId(id)),
+        DENIED => Accepted::Denial(DenialId(id)),
+        _ => Accepted::Ping(PingId(id)),
+    };
+    Ok(Happened::Accepted(Shard(fields.small("shard")?), accepted))
+}
+
+/// One event for each notification.
+fn appended(fields: Fields<'_>) -> Result<Vec<Happened>> {
+    let (topic, first) = (TopicId(fields.number("topic")?), fields.number("first")?);
+    let weights: Vec<i64> = fields.get("weights")?;
+    let fetched: Vec<bool> = fields.get::<Option<_>>("fetched")?.unwrap_or_default();
+    let all = weights.into_iter().enumerate().zip(first..).map(|((index, weight), offset)| {
+        let is_fetched = fetched.get(index).copied().unwrap_or_default();
+        let kind = if is_fetched { ContentKind::Fetched } else { ContentKind::Posted };
+        let (offset, bytes) = (Offset(offset), weight.unsigned_abs());
+        Happened::Event(StoreEvent::Appended { topic, offset, kind, bytes })
+    });
+    Ok(all.collect())
+}
+
+fn bounds_of(fields: Fields<'_>) -> Result<[u64; 4]> {
+    let bounds: Vec<i64> = fields.get("bounds")?;
+    let bounds: [i64; 4] = bounds.try_into().map_err(|_| fields.damaged("bounds", "these are not four"))?;
+    Ok(bounds.map(i64::unsigned_abs))
+}

@@ -1,0 +1,163 @@
+//! Once a second a hub renews its word that it is up, looks at the clock of the database, and whether that still keeps what it acknowledges.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use resync_common::backoff::Backoff;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::durability::{self, PROOF};
+use super::line::Open;
+use super::rows::{Fields, micros, the_only};
+use super::shared::Shared;
+use super::word::{LASTS, Word};
+use crate::config::Durability;
+use crate::store::Result;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// For an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often the standbys are looked at.
+const PROVE_EVERY: Duration = Duration::from_secs(10);
+/// How often tables are made and dropped by the database's clock, and how soon again where that failed: they are made days and hours ahead.
+const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
+const HOUSEKEEP_AGAIN: Duration = Duration::from_secs(60);
+/// For what is over to be dropped: it is looked whether anything in it stays.
+const DROPPING: Duration = Duration::from_secs(60);
+/// Pauses while the database is away.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// A computer's clock that is further from the database's is worth a word.
+const SKEWED: i64 = 2_000;
+
+const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
+const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
+const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
+
+/// What has to be done next, and when.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    shared: Arc<Shared>,
+    /// The connection that was used last.
+    open: Option<Arc<Open>>,
+    prove_at: Instant,
+    /// By the database's clock, since this computer may have slept meanwhile.
+    housekeep_at: Option<SystemTime>,
+    is_skewed: bool,
+}
+
+impl Heartbeat {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            open: None,
+            prove_at: Instant::now(),
+            housekeep_at: None,
+            is_skewed: false,
+        }
+    }
+
+    /// Goes on until the store is closed; then others may have what was this hub's at once.
+    pub(super) async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, EVERY);
+        while !*stop.borrow() {
+            let beat = self.beat().await;
+            self.shared.common.health.note(&beat);
+            if beat.is_err() {
+                self.shared.word.interrupt();
+            }
+            let pause = if beat.is_ok() {
+                backoff.reset();
+                EVERY
+            } else {
+                backoff.after_failure()
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                changed = stop.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        let leaving = self.shared.heartbeat.write_now(LEAVE, &[&self.shared.node], PATIENCE).await;
+        if let Err(error) = leaving {
+            tracing::debug!(%error, "the database was not told that this hub stops");
+        }
+    }
+
+    /// Renews the word of this hub, and looks at what is due.
+    pub(super) async fn beat(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let line = &shared.heartbeat;
+        // Before the clock is looked at, and whatever is known of the database: this is who finds out.
+        let open = line.open_now().await?;
+        if self.open.as_ref().is_some_and(|known| !Arc::ptr_eq(known, &open)) {
+            shared.word.interrupt();
+        }
+        self.open = Some(open);
+        let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
+        let (before, began) = (SystemTime::now(), Word::begin());
+        let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
+        let after = SystemTime::now();
+        shared.word.give(began);
+        let fields = Fields::of("nodes", the_only(&beat)?);
+        let theirs = fields.get("now")?;
+        self.follow_clock(before, theirs, after);
+        shared.hints.set_others(fields.flag("has_others")?);
+        if Instant::now() >= self.prove_at {
+            if shared.common.durability == Durability::Proven {
+                let lsn = fields.text("lsn")?;
+                let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
+                let proof = Fields::of("standbys", the_only(&proof)?);
+                durability::judge(proof.get("has_it")?, proof.get("standbys")?)?;
+            }
+            self.prove_at = Instant::now() + PROVE_EVERY;
+        }
+        self.housekeep(theirs).await;
+        Ok(())
+    }
+
+    /// Makes the tables that will be needed before anything else is written, where that is due. Those that are over are dropped beside it: that
+    /// may take longer than the word of this hub lasts.
+    async fn housekeep(&mut self, now: SystemTime) {
+        // Opening the store has made them.
+        let due = *self.housekeep_at.get_or_insert(now + HOUSEKEEP_EVERY);
+        // It is later than it ever is where the clock was set back.
+        if now < due && due <= now + HOUSEKEEP_EVERY {
+            return;
+        }
+        let made = self.shared.heartbeat.read_now(MAKE_PARTS, &[], PATIENCE).await;
+        if let Err(error) = &made {
+            tracing::warn!(%error, "the tables of the days to come were not made");
+        }
+        self.housekeep_at = Some(now + if made.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN });
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = shared.retention.write(HOUSEKEEP, &[], DROPPING).await {
+                tracing::warn!(%error, "the tables of days that are over were not dropped");
+            }
+        });
+    }
+
+    fn follow_clock(&mut self, before: SystemTime, theirs: SystemTime, after: SystemTime) {
+        let clock = &self.shared.clock;
+        clock.follow(before, theirs, after);
+        let ahead = clock.is_ahead_by();
+        let is_skewed = ahead.abs() > SKEWED;
+        if is_skewed && !self.is_skewed {
+            tracing::warn!(
+                milliseconds = ahead,
+                "the database's clock is so far ahead of this computer's (below 0: behind); the hub goes by it"
+            );
+        }
+        self.is_skewed = is_skewed;
+    }
+}
+
+/// What people call this computer.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

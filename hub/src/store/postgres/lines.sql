@@ -1,0 +1,181 @@
+-- Connections, hubs, and what has to be done now and then. Functions are versioned: one that is called otherwise gets another number, and
+-- hubs of two versions use theirs side by side.
+
+-- Makes a store in tables that were made just now.
+CREATE OR REPLACE FUNCTION hub.found_1(format smallint, shards smallint, secret_keys bytea[], plain_secrets boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO hub.store (format, shards, secret_keys, plain_secrets)
+    VALUES (format, shards, secret_keys, plain_secrets);
+    FOR number IN 0..shards - 1 LOOP
+        INSERT INTO hub.shard (shard) VALUES (number);
+        INSERT INTO hub.tally (shard) VALUES (number);
+        EXECUTE format(
+            'CREATE TABLE hub.%I PARTITION OF hub.subscription FOR VALUES IN (%s)', 'subscription_' || number, number
+        );
+    END LOOP;
+END
+$$;
+
+-- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there, and no longer than
+-- its caller does: nobody would end it, and while no standby acknowledges there would be more and more of them. The commit of this is also the
+-- proof that the server still acknowledges, before anything is read from it.
+CREATE OR REPLACE FUNCTION hub.open_line_1(line bigint, node bigint, OUT generation bigint, OUT xid bigint)
+LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(line);
+    INSERT INTO hub.line AS l VALUES (line, node, 1, clock_timestamp())
+    ON CONFLICT (id) DO UPDATE SET generation = l.generation + 1, opened_at = excluded.opened_at
+    RETURNING l.generation INTO generation;
+    xid := pg_current_xact_id()::text::bigint;
+END
+$$;
+
+-- To be called first by whatever writes.
+CREATE OR REPLACE FUNCTION hub.fence_1(line bigint, generation bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(line);
+    -- A statement of its own, hence a fresh snapshot.
+    PERFORM FROM hub.line l WHERE l.id = line AND l.generation = fence_1.generation;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the connection was made anew' USING ERRCODE = 'HB001';
+    END IF;
+END
+$$;
+
+-- A hub is up for so much longer. Returns the present moment, what a standby must have to have this, and whether other hubs are up.
+CREATE OR REPLACE FUNCTION hub.beat_1(
+    line bigint, generation bigint, node bigint, name text, version text, lasts_us bigint,
+    OUT now timestamptz, OUT lsn text, OUT has_others boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    now := clock_timestamp();
+    INSERT INTO hub.node AS n (id, name, version, alive_until)
+    VALUES (node, beat_1.name, beat_1.version, beat_1.now + lasts_us * interval '1 microsecond')
+    ON CONFLICT (id) DO UPDATE SET alive_until = greatest(n.alive_until, excluded.alive_until);
+    lsn := pg_current_wal_insert_lsn()::text;
+    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND n.alive_until > beat_1.now);
+END
+$$;
+
+-- A hub stops: others may have its shards at once.
+CREATE OR REPLACE FUNCTION hub.leave_1(line bigint, generation bigint, node bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    DELETE FROM hub.node n WHERE n.id = node;
+    DELETE FROM hub.line l WHERE l.node = leave_1.node;
+END
+$$;
+
+-- Makes the table of a day or an hour to come. It is made by itself and then attached, since that holds up nobody.
+CREATE OR REPLACE FUNCTION hub.make_part_1(whole regclass, part text, since text, until text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF to_regclass(format('hub.%I', part)) IS NULL THEN
+        EXECUTE format('CREATE TABLE hub.%I (LIKE %s INCLUDING ALL)', part, whole);
+        EXECUTE format('ALTER TABLE %s ATTACH PARTITION hub.%I FOR VALUES FROM (%L) TO (%L)', whole, part, since, until);
+    END IF;
+END
+$$;
+
+-- Drops the table of a day or an hour, unless it holds something that stays. To drop one waits for everybody who reads the whole, and whoever
+-- comes later waits for that: where it is not soon done it is left for the next time.
+CREATE OR REPLACE FUNCTION hub.drop_part_1(part regclass, only_empty boolean) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE
+    is_empty boolean;
+BEGIN
+    IF only_empty THEN
+        EXECUTE format('SELECT NOT EXISTS (SELECT FROM %s)', part) INTO is_empty;
+        IF NOT is_empty THEN
+            RETURN;
+        END IF;
+    END IF;
+    EXECUTE format('DROP TABLE %s', part);
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END
+$$;
+
+-- Makes the tables of the days and hours to come. One at a time: two that make the same table would fail.
+CREATE OR REPLACE FUNCTION hub.make_parts_1() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
+    next timestamptz;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1752523264, 2);
+    FOR ahead IN 0..2 LOOP
+        PERFORM hub.make_part_1(
+            'hub.notification', 'notification_' || to_char(today + ahead, 'YYYYMMDD'),
+            (today + ahead)::text, (today + ahead + 1)::text
+        );
+        next := hour + ahead * interval '1 hour';
+        PERFORM hub.make_part_1(
+            'hub.feed', 'feed_' || to_char(next AT TIME ZONE 'UTC', 'YYYYMMDD_HH24'),
+            next::text, (next + interval '1 hour')::text
+        );
+    END LOOP;
+END
+$$;
+
+-- Makes the tables that will be needed, and drops what is over and nobody needs any more.
+CREATE OR REPLACE FUNCTION hub.housekeep_1(line bigint, generation bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+    hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    PERFORM hub.make_parts_1();
+    PERFORM hub.drop_part_1(i.inhrelid::regclass, false)
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'hub.feed'::regclass
+        AND c.relname < 'feed_' || to_char((hour - interval '2 hours') AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
+    -- Yesterday's is left alone: a statement that began before midnight may still write into it.
+    PERFORM hub.drop_part_1(i.inhrelid::regclass, true)
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'hub.notification'::regclass
+        AND c.relname < 'notification_' || to_char(today - 1, 'YYYYMMDD');
+    DELETE FROM hub.node n WHERE n.alive_until < clock_timestamp() - interval '1 day';
+    DELETE FROM hub.line l WHERE l.opened_at < clock_timestamp() - interval '1 day'
+        AND NOT EXISTS (SELECT FROM hub.node n WHERE n.id = l.node);
+END
+$$;
+
+-- Makes topics that nobody knows, and returns those that it has made, for `hub.tally_1`. The store is locked, so that none of these is being
+-- forgotten meanwhile, and the floor is final.
+CREATE OR REPLACE FUNCTION hub.make_topics_1(keys bytea[], sorts text[], urls text[], ids bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    behind bigint;
+    made bigint[];
+BEGIN
+    SELECT s.floor INTO behind FROM hub.store s FOR SHARE;
+    WITH inserted AS (
+        INSERT INTO hub.topic (id, key, sort, url, first, head)
+        SELECT n.id, n.key, n.sort, n.url, behind + 1, behind
+        FROM unnest(keys, sorts, urls, ids) AS n(key, sort, url, id)
+        ORDER BY n.key
+        ON CONFLICT (key) DO NOTHING
+        RETURNING id
+    )
+    SELECT coalesce(array_agg(id), '{}') INTO made FROM inserted;
+    RETURN made;
+END
+$$;
+
+-- Counts topics that were made (1) or forgotten (-1), each in the shard of its id.
+CREATE OR REPLACE FUNCTION hub.tally_topics_1(ids bigint[], by integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.tally_1(array_agg(n.shard), array_agg(0::bigint), array_agg(n.count), array_agg(0::bigint))
+    FROM (
+        SELECT (i % s.shards)::smallint AS shard, count(*) * by AS count FROM unnest(ids) AS i, hub.store s GROUP BY 1
+    ) n;
+END
+$$;

@@ -1,0 +1,97 @@
+-- Requests and denials that wait.
+
+-- Whoever changes what there is of a pair, or of the ping of a topic, does so alone. It may have no row yet, so this is no row's lock. It is
+-- taken behind a shard's and before any other; a number that orders events is taken behind it.
+CREATE OR REPLACE FUNCTION hub.lock_1(digest bytea) RETURNS void
+LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint);
+$$;
+
+-- Remembers a request in place of an older one of the same client for the same pair (D-17).
+CREATE OR REPLACE FUNCTION hub.put_request_1(
+    line bigint, generation bigint, node bigint, of_pair bytea, of_shard smallint, of_client inet, topic_url text, callback_url text,
+    is_subscribe boolean, of_lease bigint, of_secret bytea, token bytea, came_in timestamptz
+) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    given bigint;
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    PERFORM hub.lock_1(of_pair);
+    DELETE FROM hub.request r WHERE r.pair = of_pair AND r.client IS NOT DISTINCT FROM of_client;
+    INSERT INTO hub.request AS r (
+        id, shard, pair, client, topic, callback, subscribes, lease, secret, verify_token, received_at
+    ) VALUES (
+        nextval('hub.request_id'), of_shard, of_pair, of_client, topic_url, callback_url, is_subscribe, of_lease, of_secret, token, came_in
+    ) RETURNING r.id INTO given;
+    PERFORM hub.tell_1(node, 6::smallint, of_shard, NULL, NULL, given);
+    RETURN given;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION hub.remove_request_1(line bigint, generation bigint, of_pair bytea, of_request bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    PERFORM hub.lock_1(of_pair);
+    DELETE FROM hub.request r WHERE r.id = of_request AND r.pair = of_pair;
+END
+$$;
+
+-- Denies everything that there is of a pair (scope 0), one request and only that (1; what is in force stays, W-062), or one that was confirmed
+-- with the subscription (2). Returns the denial of which the callback has to be informed, if any.
+CREATE OR REPLACE FUNCTION hub.deny_1(
+    line bigint, generation bigint, node bigint, of_pair bytea, of_shard smallint, scope smallint, of_request bigint, topic_url text,
+    callback_url text, because text
+) RETURNS SETOF hub.denial
+LANGUAGE plpgsql AS $$
+DECLARE
+    known hub.subscription;
+    denied hub.denial;
+    is_waiting boolean;
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    -- No checkpoint meanwhile.
+    PERFORM FROM hub.shard s WHERE s.shard = of_shard FOR NO KEY UPDATE;
+    PERFORM hub.lock_1(of_pair);
+    is_waiting := EXISTS (SELECT FROM hub.request r WHERE r.pair = of_pair AND (scope = 0 OR r.id = of_request));
+    IF NOT is_waiting AND scope <> 0 THEN
+        RETURN;
+    END IF;
+    SELECT s.* INTO known
+    FROM hub.pair p JOIN hub.subscription s ON s.shard = p.shard AND s.topic = p.topic AND s.id = p.id
+    WHERE p.pair = of_pair;
+    IF NOT is_waiting AND known.id IS NULL THEN
+        RETURN;
+    END IF;
+    DELETE FROM hub.request r WHERE r.pair = of_pair AND (scope = 0 OR r.id = of_request);
+    -- Anybody can send a request in a subscriber's name, so a refused one must not end what that subscriber has confirmed.
+    IF scope = 1 AND known.id IS NOT NULL THEN
+        RETURN;
+    END IF;
+    IF known.id IS NOT NULL THEN
+        PERFORM hub.remove_subscription_1(known);
+        PERFORM hub.tell_1(node, 3::smallint, known.shard, known.topic, NULL, known.id);
+    END IF;
+    INSERT INTO hub.denial AS d (pair, shard, id, topic, callback, reason, ended_shard, ended_topic, ended_id)
+    VALUES (
+        of_pair, of_shard, nextval('hub.request_id'), coalesce(known.topic_url, topic_url), coalesce(known.callback, callback_url), because,
+        known.shard, known.topic, known.id
+    )
+    ON CONFLICT (pair) DO UPDATE SET
+        shard = excluded.shard, id = excluded.id, topic = excluded.topic, callback = excluded.callback, reason = excluded.reason,
+        ended_shard = excluded.ended_shard, ended_topic = excluded.ended_topic, ended_id = excluded.ended_id
+    RETURNING d.* INTO denied;
+    PERFORM hub.tell_1(node, 7::smallint, of_shard, NULL, NULL, denied.id);
+    RETURN NEXT denied;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION hub.remove_denial_1(line bigint, generation bigint, of_pair bytea, of_denial bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    PERFORM hub.lock_1(of_pair);
+    DELETE FROM hub.denial d WHERE d.pair = of_pair AND d.id = of_denial;
+END
+$$;

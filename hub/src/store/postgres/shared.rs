@@ -1,0 +1,211 @@
+//! What everything that speaks with the database shares: its connections, the caches, and who listens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::documents::Documents;
+use super::events::{Events, Happened};
+use super::hints::Hints;
+use super::keys::Keys;
+use super::line::{Common, DEADLINE, Line};
+use super::rows::Param;
+use super::seen::Seen;
+use super::turns::Turns;
+use super::usage::{self, KnownUsage};
+use super::word::Word;
+use crate::config::DatabaseConfig;
+use crate::store::cache::{Notifications, Recipients};
+use crate::store::{Keyring, Meters, Result, Shard, StoreEvent, Usage, WallClock};
+
+const READERS: usize = 3;
+const SAVERS: usize = 2;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) common: Arc<Common>,
+    pub(super) config: DatabaseConfig,
+    /// What this hub is called in the database.
+    pub(super) node: i64,
+    pub(super) keys: Keys,
+    pub(super) notifications: Notifications,
+    pub(super) recipients: Recipients,
+    pub(super) events: Events,
+    /// When the feed is read.
+    pub(super) turns: Turns,
+    /// Whether other hubs hear of what this one does before they look.
+    pub(super) hints: Arc<Hints>,
+    pub(super) documents: Documents,
+    pub(super) meters: Meters,
+    pub(super) clock: WallClock,
+    /// That this hub is up.
+    pub(super) word: Word,
+    usage: KnownUsage,
+    readers: [Line; READERS],
+    next_reader: AtomicUsize,
+    /// For what reads much at once, in turns.
+    pub(super) bulk: Mutex<Line>,
+    /// One command at a time, in the order in which they are given.
+    commands: Mutex<Line>,
+    /// Progress of shards; that of one shard always through the same, in the order in which it is saved.
+    savers: [Mutex<Line>; SAVERS],
+    pub(super) retention: Line,
+    pub(super) heartbeat: Line,
+}
+
+impl Shared {
+    pub(super) fn new(common: Common, config: DatabaseConfig, keys: Keyring, shards: u16) -> Self {
+        let common = Arc::new(common);
+        let line = || Line::new(&common);
+        Self {
+            config,
+            node: common.node,
+            keys: Keys::new(keys),
+            notifications: Notifications::default(),
+            recipients: Recipients::new(shards),
+            events: Events::default(),
+            turns: Turns::new(),
+            hints: Arc::default(),
+            documents: Documents::default(),
+            meters: Meters::default(),
+            clock: WallClock::default(),
+            word: Word::default(),
+            usage: KnownUsage::unknown(),
+            readers: std::array::from_fn(|_| line()),
+            next_reader: AtomicUsize::new(0),
+            bulk: Mutex::new(line()),
+            commands: Mutex::new(line()),
+            savers: std::array::from_fn(|_| Mutex::new(line())),
+            retention: line(),
+            heartbeat: line(),
+            common,
+        }
+    }
+
+    /// The keys of secrets, as they are now.
+    pub(super) fn keys(&self) -> Keyring {
+        self.keys.now()
+    }
+
+    /// What the store holds. Asks nobody.
+    pub(super) fn usage(&self) -> Usage {
+        self.usage.get()
+    }
+
+    /// This hub has changed that.
+    pub(super) fn change_usage(&self, change: impl FnOnce(&mut Usage)) {
+        self.usage.change(change);
+    }
+
+    pub(super) fn known_usage(&self) -> &KnownUsage {
+        &self.usage
+    }
+
+    /// Looks at what the store holds.
+    pub(super) async fn refresh_usage(&self) -> Result<()> {
+        self.usage.take(&self.retention.read(usage::LOOK, &[], DEADLINE).await?)
+    }
+
+    /// Whether the store takes everything that is asked of it.
+    pub(super) fn health(&self) -> Result<()> {
+        self.common.health.get()
+    }
+
+    pub(super) async fn broken(&self) {
+        self.common.health.broken().await;
+    }
+
+    /// Reads through whichever connection is next.
+    pub(super) async fn read(&self, statement: &'static str, parameters: &[Param]) -> Result<Vec<Row>> {
+        let next = self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS;
+        self.readers[next].read(statement, &borrowed(parameters), DEADLINE).await
+    }
+
+    /// Changes something of which nobody here hears.
+    pub(super) async fn command<T, F>(
+        &self,
+        statement: &'static str,
+        parameters: &[Param],
+        read: F,
+    ) -> Result<T>
+    where
+        F: FnOnce(&[Row]) -> Result<T>,
+    {
+        self.health()?;
+        let line = self.commands.lock().await;
+        let began = Instant::now();
+        let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
+        drop(line);
+        self.meters.committed(1, began.elapsed());
+        let value = read(&rows?)?;
+        self.hints.give();
+        Ok(value)
+    }
+
+    /// Changes something of which everybody here is told before this returns.
+    pub(super) async fn told_command<T, F>(
+        &self,
+        statement: &'static str,
+        parameters: &[Param],
+        read: F,
+    ) -> Result<T>
+    where
+        F: FnOnce(&[Row]) -> Result<T>,
+    {
+        let value = self.command(statement, parameters, read).await?;
+        let told = self.turns.ask();
+        if timeout(DEADLINE, self.turns.done(told)).await.is_err() {
+            tracing::warn!("what was committed is not found in the feed: everything is read again");
+            self.resync();
+        }
+        Ok(value)
+    }
+
+    /// Saves progress of a shard.
+    pub(super) async fn save(
+        &self,
+        shard: Shard,
+        statement: &'static str,
+        parameters: &[Param],
+    ) -> Result<Vec<Row>> {
+        let line = self.savers[usize::from(shard.0) % SAVERS].lock().await;
+        let began = Instant::now();
+        let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
+        self.meters.committed(1, began.elapsed());
+        rows
+    }
+
+    /// Memory follows what was read in the feed; only then it is told.
+    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+        let changed = happened.iter().filter_map(|(_, what)| match what {
+            Happened::Event(StoreEvent::Subscribed { shard, slot, .. }) => {
+                Some((*shard, slot.topic, slot.id))
+            }
+            Happened::Event(StoreEvent::Unsubscribed { shard, topic, id }) => Some((*shard, *topic, *id)),
+            _ => None,
+        });
+        self.recipients.forget(&changed.collect::<Vec<_>>());
+        self.events.follow(seen, happened);
+    }
+
+    /// The feed is read from there on, and nobody knows what has happened before.
+    pub(super) fn begin_at(&self, seen: Seen) {
+        self.recipients.forget_all();
+        self.events.begin_at(seen);
+    }
+
+    fn resync(&self) {
+        self.recipients.forget_all();
+        self.events.resync();
+    }
+}
+
+/// Parameters as the driver takes them.
+pub(super) fn borrowed(parameters: &[Param]) -> Vec<&(dyn ToSql + Sync)> {
+    parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect()
+}

@@ -1,0 +1,84 @@
+//! The word of this hub that it is up: others rely on its end, so this hub does too, and sooner.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// So long after its last word others take a hub for dead.
+pub(super) const LASTS: Duration = Duration::from_secs(5);
+/// So long after that was sent a hub begins nothing more for its shards. It may be paused between that and what it begins.
+const HOLDS: Duration = Duration::from_secs(4);
+/// So long a hub has renewed its word without a break before it takes others for dead.
+const STEADY: Duration = LASTS;
+
+/// When this hub gave its word last, and since when without a break, in milliseconds since the computer was started; 0: never. The time in which
+/// the computer was suspended counts.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    given: AtomicU64,
+    since: AtomicU64,
+}
+
+impl Word {
+    /// Before it is sent: returns for [`Word::give`] when that was.
+    pub(super) fn begin() -> u64 {
+        let now = clock_gettime(ClockId::Boottime);
+        let now = Duration::try_from(now).unwrap_or_default();
+        u64::try_from(now.as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The database has it.
+    pub(super) fn give(&self, began: u64) {
+        self.given.store(began, Ordering::Relaxed);
+        if self.since.load(Ordering::Relaxed) == 0 {
+            self.since.store(began, Ordering::Relaxed);
+        }
+    }
+
+    /// The database did not take it, or is another one: the words of other hubs may be over for the same reason.
+    pub(super) fn interrupt(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether others surely take this hub for alive for a while.
+    pub(super) fn holds(&self) -> bool {
+        let given = self.given.load(Ordering::Relaxed);
+        given > 0 && is_within(HOLDS, given)
+    }
+
+    /// Whether other hubs had the time to renew theirs.
+    pub(super) fn is_steady(&self) -> bool {
+        let since = self.since.load(Ordering::Relaxed);
+        since > 0 && !is_within(STEADY, since)
+    }
+}
+
+/// Whether that was no longer ago.
+fn is_within(time: Duration, moment: u64) -> bool {
+    u128::from(Word::begin().saturating_sub(moment)) < time.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn before(seconds: u64) -> u64 {
+        Word::begin() - seconds * 1_000
+    }
+
+    #[test]
+    fn a_word_holds_for_a_while_and_is_steady_once_it_was_renewed_for_a_while() {
+        let word = Word::default();
+        assert!(!word.holds() && !word.is_steady(), "it was never given");
+        word.give(before(7));
+        word.give(before(1));
+        assert!(word.holds() && word.is_steady());
+        word.interrupt();
+        assert!(word.holds() && !word.is_steady(), "others may have been interrupted, too");
+        word.give(before(1));
+        assert!(!word.is_steady());
+        word.give(before(5));
+        assert!(!word.holds());
+    }
+}
