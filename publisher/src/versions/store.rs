@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use resync_common::{space::Space, words::Size};
 use resync_core::{
     build::Item,
     digest::{Agreement, Algorithm, Digest, Hasher},
@@ -25,6 +26,9 @@ use crate::{helpers::files, state::FOLDER};
 const TOGETHER: usize = 1024;
 /// Bytes that are copied at once.
 const BUFFER: usize = 128 * 1024;
+/// Versions leave so many bytes of a disk free, or this part of a small one: lists, plan and state are to be written, too.
+const RESERVE: u64 = 1 << 30;
+const RESERVED_PART: u64 = 50;
 
 /// The bytes of a resource as it is now.
 pub(crate) enum Content {
@@ -107,13 +111,13 @@ impl Incoming {
         is_there
     }
 
-    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256.
+    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
     pub(super) fn take(&mut self, content: Content, item: &Item) -> io::Result<Option<Digest>> {
         self.open()?;
         let mut draft = durable::temporary(&self.store.folder)?;
         let algorithms = item.hashes.iter().map(Digest::algorithm).chain([Algorithm::Sha256]);
         let mut hasher = Hasher::new(algorithms);
-        let length = fill(&mut draft, content, &mut hasher)?;
+        let length = fill(&mut draft, content, item.length, &mut hasher)?;
         let hashes = hasher.finish();
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
@@ -184,8 +188,17 @@ impl Incoming {
     }
 }
 
-/// Writes a content into a new file; returns its length.
-fn fill(draft: &mut NamedTempFile, content: Content, hasher: &mut Hasher) -> io::Result<u64> {
+/// Writes a content, of which this length is told, into a new file; returns its length.
+fn fill(
+    draft: &mut NamedTempFile,
+    content: Content,
+    told: Option<u64>,
+    hasher: &mut Hasher,
+) -> io::Result<u64> {
+    let expected = match &content {
+        Content::File(file) => file.metadata()?.len(),
+        Content::Other(_) => told.unwrap_or_default(),
+    };
     let content: Box<dyn Read> = match content {
         Content::File(file) if durable::share_bytes(&file, draft.as_file()) => {
             return io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher);
@@ -193,7 +206,25 @@ fn fill(draft: &mut NamedTempFile, content: Content, hasher: &mut Hasher) -> io:
         Content::File(file) => Box::new(file),
         Content::Other(content) => content,
     };
+    if let Ok(space) = Space::of(folder_of(draft.path())) {
+        has_room(space, expected)?;
+    }
     io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })
+}
+
+/// Whether a disk can take so many bytes and keep its reserve. What is too long for that need not keep shorter ones out.
+fn has_room(disk: Space, length: u64) -> io::Result<()> {
+    let reserve = RESERVE.min(disk.size / RESERVED_PART);
+    let kind = match disk.free.checked_sub(reserve) {
+        None => io::ErrorKind::StorageFull,
+        Some(left) if left < length => io::ErrorKind::FileTooLarge,
+        Some(_) => return Ok(()),
+    };
+    let (free, reserve) = (Size(disk.free), Size(reserve));
+    Err(io::Error::new(
+        kind,
+        format!("there is no room: {free} are free, and versions leave {reserve} of them"),
+    ))
 }
 
 /// Writes into a file and digests what was written.
@@ -257,6 +288,26 @@ mod tests {
         assert!(left.all(|path| path.is_dir()), "no draft is left");
         store.remove_all().unwrap();
         assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem014_what_would_leave_no_room_for_lists_and_state_is_refused_and_shorter_ones_are_not() {
+        let refused = |free: u64, size: u64, length: u64| {
+            has_room(Space { free, size }, length).err().map(|error| error.kind())
+        };
+        let too_large = Some(io::ErrorKind::FileTooLarge);
+        assert_eq!([8, 9].map(|length| refused(10, 100, length)), [None, too_large]);
+        assert_eq!(refused(1, 100, 0), Some(io::ErrorKind::StorageFull));
+        assert_eq!([5, 6].map(|length| refused(RESERVE + 5, 1 << 50, length)), [None, too_large]);
+
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        let endless = Item { length: Some(u64::MAX), ..Item::new("http://e.x/") };
+        let content = Content::Other(Box::new(io::empty()));
+        assert!(incoming.take(content, &endless).is_err(), "before a byte is copied");
+        assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 0, "no draft is left");
+        assert!(take(&mut incoming, "one", &Item::new("http://e.x/")).is_some());
     }
 
     #[test]
