@@ -37,7 +37,7 @@ pub(crate) struct Taken {
 pub struct Unkept {
     /// Number of those whose bytes had changed again before they were copied.
     pub changed: u64,
-    /// Number of those that could not be read or written, mostly for lack of room.
+    /// Number of those that could not be read or written, mostly for lack of room; a journal that cannot be read counts as one.
     pub failed: u64,
     /// The first of these resources, and why.
     pub cause: Option<(String, Arc<io::Error>)>,

@@ -199,6 +199,35 @@ fn mem014_where_versions_cannot_be_kept_the_changes_are_published_and_the_next_b
 }
 
 #[test]
+fn mem014_without_a_file_of_the_journal_all_is_published_and_it_can_come_back_or_begin_anew() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    let file = place.out().join(".resync-source/versions-1.jsonl");
+    let whole = fs::read(&file).unwrap();
+    let cut = whole[..whole.len() - 9].to_vec();
+    // Another choice has the build compare the journal with what is there.
+    let config = keeping_in(&place, &format!("{ALWAYS}only = [\"*\"]\n"));
+    for (round, damage) in [None, Some(b"nonsense\n".to_vec()), Some(cut)].into_iter().enumerate() {
+        fs::remove_file(&file).unwrap();
+        if let Some(damage) = damage {
+            fs::write(&file, damage).unwrap();
+        }
+        place.put("a.txt", format!("round {round}"));
+        let built = build(&config).failed_with(1, "versions-1.jsonl`: ");
+        assert!(built.err.contains("keep = \"never\"") && built.out.contains("Change List"), "{}", built.err);
+        assert_eq!(listed(&place.out()).len(), round + 1, "the change is told");
+        fs::write(&file, &whole).unwrap();
+    }
+    build(&config).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["alpha", "round 2", "<b/>"]));
+    fs::remove_file(&file).unwrap();
+    build(&keeping_in(&place, "")).succeeded();
+    build(&keeping_in(&place, ALWAYS)).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["round 2", "<b/>"]));
+    assert_eq!(journal(&place.out()).len(), 2);
+}
+
+#[test]
 fn mem035_entries_link_to_their_versions_and_resources_to_where_these_are_negotiated() {
     let (place, hub) = (Place::new(), Hub::start());
     let config = keeping_in(&place, &format!("hubs = \"{}\"\n{ALWAYS}", hub.url()));
