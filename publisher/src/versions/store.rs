@@ -89,13 +89,15 @@ pub(super) struct Incoming {
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
+    /// How many bytes were copied for them, since the file system did not share them.
+    pub(super) copied: u64,
 }
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
         let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
         let (pending, known) = (Vec::new(), HashSet::new());
-        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0 }
+        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0, copied: 0 }
     }
 
     /// Whether a content is there, or on its way.
@@ -117,7 +119,7 @@ impl Incoming {
         let mut draft = durable::temporary(&self.store.folder)?;
         let algorithms = item.hashes.iter().map(Digest::algorithm).chain([Algorithm::Sha256]);
         let mut hasher = Hasher::new(algorithms);
-        let length = fill(&mut draft, content, item.length, &mut hasher)?;
+        let (length, copied) = fill(&mut draft, content, item.length, &mut hasher)?;
         let hashes = hasher.finish();
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
@@ -126,6 +128,7 @@ impl Incoming {
             self.pending.push((draft.into_temp_path(), digest, length));
             self.known.insert(digest);
             self.bytes += length;
+            self.copied += copied;
         }
         Ok(Some(digest))
     }
@@ -188,20 +191,20 @@ impl Incoming {
     }
 }
 
-/// Writes a content, of which this length is told, into a new file; returns its length.
+/// Writes a content, of which this length is told, into a new file; returns its length, and how much was copied.
 fn fill(
     draft: &mut NamedTempFile,
     content: Content,
     told: Option<u64>,
     hasher: &mut Hasher,
-) -> io::Result<u64> {
+) -> io::Result<(u64, u64)> {
     let expected = match &content {
         Content::File(file) => file.metadata()?.len(),
         Content::Other(_) => told.unwrap_or_default(),
     };
     let content: Box<dyn Read> = match content {
         Content::File(file) if durable::share_bytes(&file, draft.as_file()) => {
-            return io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher);
+            return Ok((io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher)?, 0));
         }
         Content::File(file) => Box::new(file),
         Content::Other(content) => content,
@@ -209,7 +212,8 @@ fn fill(
     if let Ok(space) = Space::of(folder_of(draft.path())) {
         has_room(space, expected)?;
     }
-    io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })
+    let copied = io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })?;
+    Ok((copied, copied))
 }
 
 /// Whether a disk can take so many bytes and keep its reserve. What is too long for that need not keep shorter ones out.
@@ -279,7 +283,7 @@ mod tests {
         assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
         incoming.flush().unwrap();
         incoming.finish().unwrap();
-        assert!(incoming.has(&digest) && incoming.bytes == 6);
+        assert!(incoming.has(&digest) && (incoming.bytes, incoming.copied) == (6, 6));
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
         incoming.flush().unwrap();
         assert_eq!(incoming.bytes, 6);

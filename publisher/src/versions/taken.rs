@@ -19,6 +19,9 @@ pub(crate) struct Taken {
     pub(crate) count: u64,
     /// The length of the bytes that were not there before.
     pub(crate) bytes: u64,
+    /// How many bytes were copied for them: for who builds, not for later runs.
+    #[serde(skip)]
+    pub(crate) copied: u64,
     /// When the run began: nothing in it is older.
     #[serde(with = "text")]
     pub(crate) first: DateTime,

@@ -79,6 +79,7 @@ impl Taking {
             segment: None,
             count: 0,
             bytes: 0,
+            copied: 0,
             first: now,
             last: kept.map_or(now, |kept| kept.until),
             replaced: None,
@@ -180,7 +181,7 @@ impl Taking {
         if let Err(error) = work.incoming.finish() {
             work.failed(FOLDER, error);
         }
-        work.taken.bytes = work.incoming.bytes;
+        (work.taken.bytes, work.taken.copied) = (work.incoming.bytes, work.incoming.copied);
         work.taken.is_whole &= work.unkept.failed == 0;
         (Some(work.taken), work.unkept)
     }

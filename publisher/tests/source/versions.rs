@@ -304,6 +304,7 @@ fn mem036_the_first_build_that_keeps_versions_says_what_another_web_server_has_t
     let config = keeping_in(&place, ALWAYS);
     let built = build(&config).succeeded().out;
     assert!(built.contains(&said) && built.contains("Resource List"), "{built}");
+    assert!(built.contains("a host for static files answers 404 there"), "{built}");
     assert_eq!(kept(&place.out()), contents(&["alpha", "<b/>"]), "what was there gets its first version now");
     assert!(!build(&config).succeeded().out.contains(&said));
 }
