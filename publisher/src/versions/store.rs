@@ -62,8 +62,34 @@ impl Store {
         files::if_there(File::open(self.path(digest)))
     }
 
+    /// The files whose bytes are not those that their names tell.
+    pub(crate) fn damaged(&self) -> io::Result<Vec<PathBuf>> {
+        let mut damaged = Vec::new();
+        for folder in (0..16).flat_map(|first| self.folders(first)) {
+            for entry in files::if_there(fs::read_dir(&folder))?.into_iter().flatten() {
+                let path = entry?.path();
+                // Retention may remove it meanwhile.
+                if let Some(file) = files::if_there(File::open(&path))?
+                    && !self.is_whole(&path, file)
+                {
+                    damaged.push(path);
+                }
+            }
+        }
+        damaged.sort();
+        Ok(damaged)
+    }
+
+    /// Bytes that cannot be read are no better than others.
+    fn is_whole(&self, path: &Path, file: File) -> bool {
+        let mut hasher = Hasher::new([Algorithm::Sha256]);
+        let is_read = io::copy(&mut BufReader::with_capacity(BUFFER, file), &mut hasher).is_ok();
+        let hashes = hasher.finish();
+        is_read && hashes.get(Algorithm::Sha256).is_some_and(|digest| self.path(digest) == path)
+    }
+
     /// The folder of all of them.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 

@@ -136,6 +136,20 @@ fn mem010_the_bytes_of_each_version_are_kept_once_and_nobody_changes_them_by_wri
 }
 
 #[test]
+fn mem010_a_check_of_the_site_names_the_versions_whose_bytes_have_changed() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    let check = || run(&["check", text(&place.out())]);
+    check().succeeded();
+    let file = stored(&place.out(), &Digest::of(Algorithm::Sha256, b"alpha"));
+    fs::write(&file, "alphb").unwrap();
+    let checked = check();
+    assert_eq!(checked.code, 1, "{}", checked.err);
+    assert!(checked.out.contains(&format!("{}: error MEM-010: ", text(&file))), "{}", checked.out);
+    assert!(checked.out.contains("not conforming, 1 error, "), "{}", checked.out);
+}
+
+#[test]
 fn mem012_a_version_has_the_moment_of_its_change_and_the_first_one_that_of_the_first_build() {
     let (place, config) = keeping(ALWAYS);
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
