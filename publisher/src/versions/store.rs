@@ -65,7 +65,7 @@ impl Store {
     /// The files whose bytes are not those that their names tell.
     pub(crate) fn damaged(&self) -> io::Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
-        for folder in (0..16).flat_map(|first| self.folders(first)) {
+        for folder in files::folders_in(&self.folder)? {
             for entry in files::if_there(fs::read_dir(&folder))?.into_iter().flatten() {
                 let path = entry?.path();
                 // Retention may remove it meanwhile.
