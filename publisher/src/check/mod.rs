@@ -234,8 +234,8 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
 fn damaged_versions(folder: &Path) -> Result<Vec<String>, Error> {
     let sets = files::folders_in(folder).unwrap_or_default();
     let mut damaged = Vec::new();
-    for out in std::iter::once(folder.to_owned()).chain(sets) {
-        let store = Store::of(&out);
+    let stores = std::iter::once(folder.to_owned()).chain(sets).map(|out| Store::of(&out));
+    for store in stores.filter(|store| store.folder().is_dir()) {
         let found = store.damaged().map_err(Error::cannot(Action::Read, store.folder()))?;
         damaged.extend(found.iter().map(|path| path.display().to_string()));
     }
