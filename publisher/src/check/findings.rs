@@ -15,10 +15,12 @@ use super::Options;
 pub struct Findings {
     /// Whether the check is complete and there is no error.
     pub conforming: bool,
-    /// How many rules are broken, counted each time.
+    /// How many rules are broken, counted each time, and versions damaged.
     pub errors: usize,
     /// How often advice is not followed.
     pub warnings: usize,
+    /// The files of kept versions whose bytes are not those that their names tell (MEM-010).
+    pub versions_damaged: Vec<String>,
     /// How many links were not followed because there were too many documents.
     pub links_not_followed: usize,
     /// How many packages were not examined.
@@ -93,12 +95,13 @@ pub struct Finding {
 }
 
 impl Findings {
-    pub(super) fn new(report: Report, pages: Vec<Page>, limits: &Options) -> Self {
+    pub(super) fn new(report: Report, pages: Vec<Page>, damaged: Vec<String>, limits: &Options) -> Self {
         let ended_early = reason(&report, limits);
         Self {
-            conforming: report.is_conforming() && ended_early.is_none(),
-            errors: report.errors(),
+            conforming: report.is_conforming() && damaged.is_empty() && ended_early.is_none(),
+            errors: report.errors() + damaged.len(),
             warnings: report.warnings(),
+            versions_damaged: damaged,
             links_not_followed: report.omitted,
             packages_not_examined: report.packages_skipped,
             rules_not_judged: report.unjudged().iter().map(ToString::to_string).collect(),

@@ -43,11 +43,13 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use crate::{
-    error::Error,
+    error::{Action, Error},
+    helpers::files,
     publish,
     settings::{BaseUrl, UrlError, parse_http},
     site::SOURCE_DESCRIPTION_PATH,
     state::State,
+    versions::Store,
 };
 
 pub use findings::{DocumentFindings, Finding, Findings, Page};
@@ -126,11 +128,11 @@ pub async fn check(
 ) -> Result<Findings, Error> {
     let (targets, options, limits) = (targets.to_owned(), options.clone(), options.clone());
     let runtime = tokio::runtime::Handle::current();
-    let run = Run { options, runtime, progress, documents: 0, pages: Vec::new() };
+    let run = Run { options, runtime, progress, documents: 0, pages: Vec::new(), damaged: Vec::new() };
     let working = tokio::task::spawn_blocking(move || run.all(&targets)).await;
     working
         .unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
-        .map(|(report, pages)| Findings::new(report, pages, &limits))
+        .map(|(report, pages, damaged)| Findings::new(report, pages, damaged, &limits))
 }
 
 struct Run<P> {
@@ -140,16 +142,21 @@ struct Run<P> {
     /// How many have been requested.
     documents: usize,
     pages: Vec<Page>,
+    /// The files of damaged versions.
+    damaged: Vec<String>,
 }
 
 impl<P: FnMut(Progress<'_>)> Run<P> {
-    fn all(mut self, targets: &[Target]) -> Result<(Report, Vec<Page>), Error> {
+    fn all(mut self, targets: &[Target]) -> Result<(Report, Vec<Page>, Vec<String>), Error> {
         let mut whole = Report::default();
         let mut files = Vec::new();
         for target in targets {
             let report = match target {
                 Target::Url(url) => self.web(url)?,
-                Target::Path(path) if path.is_dir() => self.folder(path)?,
+                Target::Path(path) if path.is_dir() => {
+                    self.damaged.extend(damaged_versions(path)?);
+                    self.folder(path)?
+                }
                 Target::Path(path) => {
                     file::probe(path)?;
                     files.push(path.clone());
@@ -160,7 +167,7 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
         }
         let alone = self.alone(&files, self.check().in_order());
         join(&mut whole, alone);
-        Ok((whole, self.pages))
+        Ok((whole, self.pages, self.damaged))
     }
 
     fn check(&self) -> Check {
@@ -221,6 +228,18 @@ impl<P: FnMut(Progress<'_>)> Run<P> {
     fn reporting<'a, F>(&'a mut self, fetch: &'a mut F) -> Reporting<'a, F, P> {
         Reporting { fetch, progress: &mut self.progress, documents: &mut self.documents, ahead: 0 }
     }
+}
+
+/// The files of damaged versions of the site in a folder, and of its sets.
+fn damaged_versions(folder: &Path) -> Result<Vec<String>, Error> {
+    let sets = files::folders_in(folder).unwrap_or_default();
+    let mut damaged = Vec::new();
+    let stores = std::iter::once(folder.to_owned()).chain(sets).map(|out| Store::of(&out));
+    for store in stores.filter(|store| store.folder().is_dir()) {
+        let found = store.damaged().map_err(Error::cannot(Action::Read, store.folder()))?;
+        damaged.extend(found.iter().map(|path| path.display().to_string()));
+    }
+    Ok(damaged)
 }
 
 fn urls(root: &Path, base_url: &BaseUrl, files: &[PathBuf]) -> Vec<String> {

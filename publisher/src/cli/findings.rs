@@ -111,6 +111,14 @@ impl fmt::Display for Text<'_> {
                 self.document(document, f)?;
             }
         }
+        for path in &self.findings.versions_damaged {
+            let error = self.paint(Colour::Red, "error MEM-010");
+            writeln!(
+                f,
+                "{}: {error}: the bytes of this version are not those that its name tells",
+                escaped(path)
+            )?;
+        }
         f.write_str(&self.verdict())
     }
 }
@@ -132,6 +140,7 @@ mod tests {
             conforming: errors == 0,
             errors,
             warnings,
+            versions_damaged: Vec::new(),
             links_not_followed: 0,
             packages_not_examined: 0,
             rules_not_judged: Vec::new(),

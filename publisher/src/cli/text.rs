@@ -34,7 +34,11 @@ fn summary(built: &Built, is_dry: bool) -> String {
     };
     let changes = changed(built.changes);
     let begin = built.versions_begin.as_ref().map_or_else(String::new, |prefix| {
-        format!(" · versions are kept from now on; behind another web server, pass {prefix} to `resync-source serve`: a static server can negotiate nothing")
+        let copied = match built.versions_copied {
+            0 => String::new(),
+            bytes => format!(" ({} copied for that)", Size(bytes)),
+        };
+        format!(" · versions are kept from now on{copied}; behind another web server, pass {prefix} to `resync-source serve`: a host for static files answers 404 there, so do not set `keep` without it")
     });
     format!("{}, {}{changes} → {what}{begin}", count(built.resources, "resource"), Size(built.bytes))
 }

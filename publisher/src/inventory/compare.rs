@@ -50,7 +50,7 @@ impl TakeSnapshot<'_> {
         let is_relinked = matches!(self.before, Before::Published { is_relinked: true, .. });
         let mut writing = Writing::begin(self.out, is_whole)?;
         let mut moments = Moments::new(first, self.settings);
-        self.versions.see_all(first)?;
+        self.versions.see_all(first);
         let (mut totals, mut changes) = (Totals::default(), Changes::default());
         let after = Ordered::new(found);
         for pair in joined(merged, after, |merged: &Merged| merged.loc.as_str(), loc_of) {
@@ -78,7 +78,7 @@ impl TakeSnapshot<'_> {
                     writing.known(&after)?;
                 }
                 if recorded.is_none() || !is_recorded {
-                    let seen = self.versions.unchanged(&after.item, first)?;
+                    let seen = self.versions.unchanged(&after.item, first);
                     writing.versions(self.versions.name(), &seen)?;
                 }
                 (self.observe)(started, Some(after.item))?;
@@ -95,13 +95,13 @@ impl TakeSnapshot<'_> {
                 let moment = moments.next(change, &item)?;
                 changes.count(change);
                 let mut event = Event::new(change, moment, item);
-                let seen = self.versions.take(&mut event)?;
+                let seen = self.versions.take(&mut event);
                 writing.versions(self.versions.name(), &seen)?;
                 writing.event(event)?;
             }
         }
         (self.observe)(started, None)?;
-        let gone = self.versions.seen_all(first)?;
+        let gone = self.versions.seen_all(first);
         writing.versions(self.versions.name(), &gone)?;
         let versions = std::mem::replace(&mut self.versions, Taking::none());
         let (versions, unkept) = published(writing, versions)?;
@@ -175,7 +175,7 @@ impl ChangeRecorder {
         let moment = self.moments.next(change, &item)?;
         self.changes.count(change);
         let mut event = Event::new(change, moment, item);
-        self.seen.extend(self.versions.take(&mut event)?);
+        self.seen.extend(self.versions.take(&mut event));
         self.events.push(event);
         Ok(())
     }

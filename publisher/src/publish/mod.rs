@@ -94,6 +94,8 @@ pub struct Built {
     pub unkept: Unkept,
     /// Where versions are to be served, if this was the first build that kept any.
     pub versions_begin: Option<String>,
+    /// How many bytes were copied to keep versions; none where the file system shares them.
+    pub versions_copied: u64,
     /// Whether a due Resource List waits for a later build, as in a watch with changes to publish.
     pub list_is_due: bool,
     /// Whether a due dump waits for a later build.

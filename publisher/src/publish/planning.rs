@@ -161,6 +161,7 @@ impl Run {
             failures,
             unkept: snapshot.unkept,
             versions_begin: links_to_versions.filter(|_| !had_versions),
+            versions_copied: plan.versions.as_ref().map_or(0, |taken| taken.copied),
             list_is_due,
             dump_is_due,
             next_dump,

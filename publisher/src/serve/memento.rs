@@ -33,6 +33,7 @@ use super::{
     time_map::TimeMapText,
 };
 use crate::{
+    publish,
     site::Site,
     state::State,
     versions::{Journal, Version},
@@ -52,6 +53,8 @@ pub(super) struct Past {
     layout: Layout,
     /// The path of the prefix, as requests have it.
     path: String,
+    /// Where the set is.
+    out: PathBuf,
     journal: Journal,
 }
 
@@ -118,7 +121,7 @@ impl Past {
         let journal = Journal::of(out, state)?;
         let prefix = format!("{}{VERSIONS_PATH}", site.base().as_str());
         let path = Url::parse(&prefix).ok()?.path().to_owned();
-        Some(Self { layout: Layout::new(prefix), path, journal })
+        Some(Self { layout: Layout::new(prefix), path, out: out.to_owned(), journal })
     }
 
     /// What stands behind the prefix in a path with its query.
@@ -154,9 +157,15 @@ impl Past {
                 Ok(Found::Said(time_map(described, &stamps, *from).unwrap_or_else(unknown)))
             }
             (_, Some(named), Some(version)) => memento(&self.journal, described, versions, named, &version),
+            (_, Some(named), None) if self.may_come(named, &stamps) => Ok(Found::Said(unknown())),
             (_, Some(named), None) => leading(described, versions, Some(named.at)),
             (_, None, _) => negotiated(described, versions, asked),
         }
+    }
+
+    /// Whether a list may link to this version already, and the journal has it when the run is completed that is under way.
+    fn may_come(&self, named: Stamp, known: &[Stamp]) -> bool {
+        known.last().is_some_and(|last| named > *last) && publish::is_interrupted(&self.out)
     }
 }
 

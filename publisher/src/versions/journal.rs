@@ -183,7 +183,7 @@ impl Iterator for VersionsOf {
         Some(next.map(|line| self.numbered(line)).map_err(|error| {
             (self.open, self.segments) = (None, Vec::new().into_iter());
             match error {
-                BuildError::File { source, .. } => source,
+                BuildError::File { path, source } => in_file(&path, &source),
                 other => io::Error::other(other),
             }
         }))
@@ -203,6 +203,7 @@ pub(super) struct Lines {
 
 /// A file, and the line that comes next in it.
 struct Source {
+    path: PathBuf,
     lines: BufReader<File>,
     /// Empty at the end.
     line: Vec<u8>,
@@ -211,13 +212,18 @@ struct Source {
 
 impl Source {
     fn open(path: &Path) -> io::Result<Self> {
-        let lines = BufReader::with_capacity(BUFFER, File::open(path)?);
-        let mut source = Self { lines, line: Vec::new(), loc: String::new() };
+        let file = File::open(path).map_err(|error| in_file(path, &error))?;
+        let (path, lines) = (path.to_owned(), BufReader::with_capacity(BUFFER, file));
+        let mut source = Self { path, lines, line: Vec::new(), loc: String::new() };
         source.advance()?;
         Ok(source)
     }
 
     fn advance(&mut self) -> io::Result<()> {
+        self.read_line().map_err(|error| in_file(&self.path, &error))
+    }
+
+    fn read_line(&mut self) -> io::Result<()> {
         self.line.clear();
         self.lines.read_until(b'\n', &mut self.line)?;
         if !self.line.is_empty() {
@@ -236,19 +242,30 @@ impl Lines {
 
     /// Copies the next line into `line`, with its end; says whether there was one.
     pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
-        line.clear();
-        let left = self.sources.iter_mut().filter(|source| !source.line.is_empty());
-        // Of equal ones the first.
-        let Some(source) = left.min_by(|one, other| one.loc.cmp(&other.loc)) else { return Ok(false) };
-        line.extend_from_slice(&source.line);
-        source.advance()?;
-        Ok(true)
+        Ok(self.next_from(line)?.is_some())
     }
 
     /// The next line, understood.
     pub(super) fn next_line(&mut self, line: &mut Vec<u8>) -> io::Result<Option<VersionLine>> {
-        Ok(if self.next_into(line)? { Some(serde_json::from_slice(line)?) } else { None })
+        let Some(path) = self.next_from(line)? else { return Ok(None) };
+        serde_json::from_slice(line).map(Some).map_err(|error| in_file(path, &error.into()))
     }
+
+    /// The same as [`next_into`](Self::next_into), with the file.
+    fn next_from(&mut self, line: &mut Vec<u8>) -> io::Result<Option<&Path>> {
+        line.clear();
+        let left = self.sources.iter_mut().filter(|source| !source.line.is_empty());
+        // Of equal ones the first.
+        let Some(source) = left.min_by(|one, other| one.loc.cmp(&other.loc)) else { return Ok(None) };
+        line.extend_from_slice(&source.line);
+        source.advance()?;
+        Ok(Some(source.path.as_path()))
+    }
+}
+
+/// The same error, with the file of the journal that it is about.
+fn in_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -330,5 +347,7 @@ mod tests {
         assert!(versions.next().unwrap().is_ok());
         assert_eq!(versions.next().unwrap().unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(versions.next().is_none());
+        let error = journal.lines().err().unwrap();
+        assert!(error.to_string().contains("missing`: "), "{error}");
     }
 }

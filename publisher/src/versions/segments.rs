@@ -126,9 +126,9 @@ mod tests {
         fs::create_dir_all(out.join(FOLDER)).unwrap();
         fs::write(out.join(FOLDER).join(name(build)), &text).unwrap();
         let segment = Some(Segment { name: name(build), bytes: text.len() as u64 });
-        let (count, bytes) = (locs.len() as u64, 10);
+        let (count, bytes, copied) = (locs.len() as u64, 10, 0);
         let (first, last, replaced) = (moment, moment, Some(moment));
-        let taken = Taken { segment, count, bytes, first, last, replaced, is_whole: true };
+        let taken = Taken { segment, count, bytes, copied, first, last, replaced, is_whole: true };
         let kept = advanced(out, before, &taken, build);
         let again = advanced(out, before, &taken, build);
         assert_eq!(kept, again, "an interrupted run does it again");

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use resync_common::{space::Space, words::Size};
 use resync_core::{
     build::Item,
     digest::{Agreement, Algorithm, Digest, Hasher},
@@ -25,6 +26,9 @@ use crate::{helpers::files, state::FOLDER};
 const TOGETHER: usize = 1024;
 /// Bytes that are copied at once.
 const BUFFER: usize = 128 * 1024;
+/// Versions leave so many bytes of a disk free, or this part of a small one: lists, plan and state are to be written, too.
+const RESERVE: u64 = 1 << 30;
+const RESERVED_PART: u64 = 50;
 
 /// The bytes of a resource as it is now.
 pub(crate) enum Content {
@@ -58,8 +62,34 @@ impl Store {
         files::if_there(File::open(self.path(digest)))
     }
 
+    /// The files whose bytes are not those that their names tell.
+    pub(crate) fn damaged(&self) -> io::Result<Vec<PathBuf>> {
+        let mut damaged = Vec::new();
+        for folder in files::folders_in(&self.folder)? {
+            for entry in files::if_there(fs::read_dir(&folder))?.into_iter().flatten() {
+                let path = entry?.path();
+                // Retention may remove it meanwhile.
+                if let Some(file) = files::if_there(File::open(&path))?
+                    && !self.is_whole(&path, file)
+                {
+                    damaged.push(path);
+                }
+            }
+        }
+        damaged.sort();
+        Ok(damaged)
+    }
+
+    /// Bytes that cannot be read are no better than others.
+    fn is_whole(&self, path: &Path, file: File) -> bool {
+        let mut hasher = Hasher::new([Algorithm::Sha256]);
+        let is_read = io::copy(&mut BufReader::with_capacity(BUFFER, file), &mut hasher).is_ok();
+        let hashes = hasher.finish();
+        is_read && hashes.get(Algorithm::Sha256).is_some_and(|digest| self.path(digest) == path)
+    }
+
     /// The folder of all of them.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -85,13 +115,15 @@ pub(super) struct Incoming {
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
+    /// How many bytes were copied for them, since the file system did not share them.
+    pub(super) copied: u64,
 }
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
         let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
         let (pending, known) = (Vec::new(), HashSet::new());
-        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0 }
+        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0, copied: 0 }
     }
 
     /// Whether a content is there, or on its way.
@@ -107,13 +139,13 @@ impl Incoming {
         is_there
     }
 
-    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256.
+    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
     pub(super) fn take(&mut self, content: Content, item: &Item) -> io::Result<Option<Digest>> {
         self.open()?;
         let mut draft = durable::temporary(&self.store.folder)?;
         let algorithms = item.hashes.iter().map(Digest::algorithm).chain([Algorithm::Sha256]);
         let mut hasher = Hasher::new(algorithms);
-        let length = fill(&mut draft, content, &mut hasher)?;
+        let (length, copied) = fill(&mut draft, content, item.length, &mut hasher)?;
         let hashes = hasher.finish();
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
@@ -122,6 +154,7 @@ impl Incoming {
             self.pending.push((draft.into_temp_path(), digest, length));
             self.known.insert(digest);
             self.bytes += length;
+            self.copied += copied;
         }
         Ok(Some(digest))
     }
@@ -184,16 +217,44 @@ impl Incoming {
     }
 }
 
-/// Writes a content into a new file; returns its length.
-fn fill(draft: &mut NamedTempFile, content: Content, hasher: &mut Hasher) -> io::Result<u64> {
+/// Writes a content, of which this length is told, into a new file; returns its length, and how much was copied.
+fn fill(
+    draft: &mut NamedTempFile,
+    content: Content,
+    told: Option<u64>,
+    hasher: &mut Hasher,
+) -> io::Result<(u64, u64)> {
+    let expected = match &content {
+        Content::File(file) => file.metadata()?.len(),
+        Content::Other(_) => told.unwrap_or_default(),
+    };
     let content: Box<dyn Read> = match content {
         Content::File(file) if durable::share_bytes(&file, draft.as_file()) => {
-            return io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher);
+            return Ok((io::copy(&mut BufReader::with_capacity(BUFFER, draft.as_file()), hasher)?, 0));
         }
         Content::File(file) => Box::new(file),
         Content::Other(content) => content,
     };
-    io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })
+    if let Ok(space) = Space::of(folder_of(draft.path())) {
+        has_room(space, expected)?;
+    }
+    let copied = io::copy(&mut BufReader::with_capacity(BUFFER, content), &mut Both { draft, hasher })?;
+    Ok((copied, copied))
+}
+
+/// Whether a disk can take so many bytes and keep its reserve. What is too long for that need not keep shorter ones out.
+fn has_room(disk: Space, length: u64) -> io::Result<()> {
+    let reserve = RESERVE.min(disk.size / RESERVED_PART);
+    let kind = match disk.free.checked_sub(reserve) {
+        None => io::ErrorKind::StorageFull,
+        Some(left) if left < length => io::ErrorKind::FileTooLarge,
+        Some(_) => return Ok(()),
+    };
+    let (free, reserve) = (Size(disk.free), Size(reserve));
+    Err(io::Error::new(
+        kind,
+        format!("there is no room: {free} are free, and versions leave {reserve} of them"),
+    ))
 }
 
 /// Writes into a file and digests what was written.
@@ -248,7 +309,7 @@ mod tests {
         assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
         incoming.flush().unwrap();
         incoming.finish().unwrap();
-        assert!(incoming.has(&digest) && incoming.bytes == 6);
+        assert!(incoming.has(&digest) && (incoming.bytes, incoming.copied) == (6, 6));
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
         incoming.flush().unwrap();
         assert_eq!(incoming.bytes, 6);
@@ -257,6 +318,26 @@ mod tests {
         assert!(left.all(|path| path.is_dir()), "no draft is left");
         store.remove_all().unwrap();
         assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem014_what_would_leave_no_room_for_lists_and_state_is_refused_and_shorter_ones_are_not() {
+        let refused = |free: u64, size: u64, length: u64| {
+            has_room(Space { free, size }, length).err().map(|error| error.kind())
+        };
+        let too_large = Some(io::ErrorKind::FileTooLarge);
+        assert_eq!([8, 9].map(|length| refused(10, 100, length)), [None, too_large]);
+        assert_eq!(refused(1, 100, 0), Some(io::ErrorKind::StorageFull));
+        assert_eq!([5, 6].map(|length| refused(RESERVE + 5, 1 << 50, length)), [None, too_large]);
+
+        let out = tempfile::tempdir().unwrap();
+        let store = Store::of(out.path());
+        let mut incoming = Incoming::new(store.clone());
+        let endless = Item { length: Some(u64::MAX), ..Item::new("http://e.x/") };
+        let content = Content::Other(Box::new(io::empty()));
+        assert!(incoming.take(content, &endless).is_err(), "before a byte is copied");
+        assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 0, "no draft is left");
+        assert!(take(&mut incoming, "one", &Item::new("http://e.x/")).is_some());
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub(crate) struct Taken {
     pub(crate) count: u64,
     /// The length of the bytes that were not there before.
     pub(crate) bytes: u64,
+    /// How many bytes were copied for them: for who builds, not for later runs.
+    #[serde(skip)]
+    pub(crate) copied: u64,
     /// When the run began: nothing in it is older.
     #[serde(with = "text")]
     pub(crate) first: DateTime,
@@ -37,7 +40,7 @@ pub(crate) struct Taken {
 pub struct Unkept {
     /// Number of those whose bytes had changed again before they were copied.
     pub changed: u64,
-    /// Number of those that could not be read or written, mostly for lack of room.
+    /// Number of those that could not be read or written, mostly for lack of room; a journal that cannot be read counts as one.
     pub failed: u64,
     /// The first of these resources, and why.
     pub cause: Option<(String, Arc<io::Error>)>,

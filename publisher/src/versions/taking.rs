@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io, iter::Peekable, path::Path, sync::Arc};
 
 use resync_core::{
-    build::{BuildError, Event, Item},
+    build::{Event, Item},
     datetime::DateTime,
     digest::{Algorithm, Digest},
     document::{Change, Relation},
@@ -50,6 +50,8 @@ struct Work {
     seen: HashMap<String, u64>,
     /// Whether there is no room.
     is_full: bool,
+    /// Whether the journal cannot be read: then nobody can tell which versions there are, and the run goes on without them.
+    is_unreadable: bool,
     taken: Taken,
     unkept: Unkept,
 }
@@ -77,6 +79,7 @@ impl Taking {
             segment: None,
             count: 0,
             bytes: 0,
+            copied: 0,
             first: now,
             last: kept.map_or(now, |kept| kept.until),
             replaced: None,
@@ -95,6 +98,7 @@ impl Taking {
             second: None,
             seen: HashMap::new(),
             is_full: false,
+            is_unreadable: false,
             taken,
             unkept: Unkept::default(),
         }))
@@ -115,14 +119,15 @@ impl Taking {
     }
 
     /// Begins to see all resources, in the order of their URIs, at `moment`: what the journal lacks is made up for.
-    pub(crate) fn see_all(&mut self, moment: DateTime) -> Result<(), BuildError> {
-        let Some(work) = &mut self.0 else { return Ok(()) };
-        work.taken.first = moment;
-        if work.is_due {
-            work.standing = Some(Standing::of(&work.journal)?);
-            work.taken.is_whole = true;
-        }
-        Ok(())
+    pub(crate) fn see_all(&mut self, moment: DateTime) {
+        self.work(|work| {
+            work.taken.first = moment;
+            if work.is_due {
+                work.standing = Some(Standing::of(&work.journal)?);
+                work.taken.is_whole = true;
+            }
+            Ok(())
+        });
     }
 
     /// Begins to see some changes only. Where there is no journal yet, that waits until all resources are seen.
@@ -137,25 +142,31 @@ impl Taking {
     }
 
     /// Takes what a change led to, and adds the link to it; returns what the journal is to have.
-    pub(crate) fn take(&mut self, event: &mut Event) -> Result<Vec<VersionLine>, BuildError> {
-        self.0.as_mut().map_or(Ok(Vec::new()), |work| work.take(event))
+    pub(crate) fn take(&mut self, event: &mut Event) -> Vec<VersionLine> {
+        self.work(|work| work.take(event))
     }
 
     /// A resource without a change, seen at `moment`.
-    pub(crate) fn unchanged(
-        &mut self,
-        item: &Item,
-        moment: DateTime,
-    ) -> Result<Vec<VersionLine>, BuildError> {
-        match &mut self.0 {
-            Some(work) if work.standing.is_some() => work.unchanged(item, moment),
-            _ => Ok(Vec::new()),
-        }
+    pub(crate) fn unchanged(&mut self, item: &Item, moment: DateTime) -> Vec<VersionLine> {
+        self.work(|work| if work.standing.is_some() { work.unchanged(item, moment) } else { Ok(Vec::new()) })
     }
 
     /// All resources were seen.
-    pub(crate) fn seen_all(&mut self, moment: DateTime) -> Result<Vec<VersionLine>, BuildError> {
-        self.0.as_mut().map_or(Ok(Vec::new()), |work| Ok(work.pass(None, moment)?.0))
+    pub(crate) fn seen_all(&mut self, moment: DateTime) -> Vec<VersionLine> {
+        self.work(|work| Ok(work.pass(None, moment)?.0))
+    }
+
+    /// Does a part of the work, as long as the journal can be read.
+    fn work<T: Default>(&mut self, part: impl FnOnce(&mut Work) -> io::Result<T>) -> T {
+        let Some(work) = self.0.as_mut().filter(|work| !work.is_unreadable) else { return T::default() };
+        match part(work) {
+            Ok(done) => done,
+            Err(error) => {
+                work.is_unreadable = true;
+                work.failed(FOLDER, unreadable(&error));
+                T::default()
+            }
+        }
     }
 
     /// The name of the file for what the journal is to have.
@@ -170,14 +181,14 @@ impl Taking {
         if let Err(error) = work.incoming.finish() {
             work.failed(FOLDER, error);
         }
-        work.taken.bytes = work.incoming.bytes;
+        (work.taken.bytes, work.taken.copied) = (work.incoming.bytes, work.incoming.copied);
         work.taken.is_whole &= work.unkept.failed == 0;
         (Some(work.taken), work.unkept)
     }
 }
 
 impl Work {
-    fn take(&mut self, event: &mut Event) -> Result<Vec<VersionLine>, BuildError> {
+    fn take(&mut self, event: &mut Event) -> io::Result<Vec<VersionLine>> {
         let (mut lines, before) = self.pass(Some(&event.item.loc), event.moment)?;
         if !self.links.applies(&event.item.loc) {
             lines.extend(self.no_longer_kept(before, event.moment));
@@ -198,7 +209,7 @@ impl Work {
         Ok(lines)
     }
 
-    fn unchanged(&mut self, item: &Item, moment: DateTime) -> Result<Vec<VersionLine>, BuildError> {
+    fn unchanged(&mut self, item: &Item, moment: DateTime) -> io::Result<Vec<VersionLine>> {
         let moment = self.after_journal(moment);
         let (mut lines, before) = self.pass(Some(&item.loc), moment)?;
         if !self.links.applies(&item.loc) {
@@ -235,7 +246,7 @@ impl Work {
         &mut self,
         loc: Option<&str>,
         moment: DateTime,
-    ) -> Result<(Vec<VersionLine>, Option<VersionLine>), BuildError> {
+    ) -> io::Result<(Vec<VersionLine>, Option<VersionLine>)> {
         let Some(mut standing) = self.standing.take() else { return Ok((Vec::new(), None)) };
         let moment = self.after_journal(moment);
         let mut lines = Vec::new();
@@ -265,7 +276,7 @@ impl Work {
     }
 
     /// How many versions of the resource came before in the same second.
-    fn ordinal(&mut self, event: &Event) -> Result<u64, BuildError> {
+    fn ordinal(&mut self, event: &Event) -> io::Result<u64> {
         let second = event.moment.truncate_to_seconds();
         let mut ordinal = 0;
         if self.until.is_some_and(|until| until.truncate_to_seconds() == second) {
@@ -340,21 +351,25 @@ impl Work {
     }
 }
 
+/// What is wrong with the journal, and what to do.
+fn unreadable(error: &io::Error) -> io::Error {
+    let advice =
+        "bring this file back, or build with `keep = \"never\"` once and then again as now: that begins anew";
+    io::Error::new(error.kind(), format!("{error}; {advice}"))
+}
+
 /// The last version of each resource that the journal has, in the order of their URIs.
 struct Standing(Peekable<LastOfEach>);
 
 impl Standing {
-    fn of(journal: &Journal) -> Result<Self, BuildError> {
+    fn of(journal: &Journal) -> io::Result<Self> {
         Ok(Self(LastOfEach { lines: journal.lines()?, buffer: Vec::new(), next: None }.peekable()))
     }
 
     /// The next one, if it is wanted.
-    fn next_if(
-        &mut self,
-        is_wanted: impl Fn(&VersionLine) -> bool,
-    ) -> Result<Option<VersionLine>, BuildError> {
+    fn next_if(&mut self, is_wanted: impl Fn(&VersionLine) -> bool) -> io::Result<Option<VersionLine>> {
         let is_wanted = |next: &io::Result<VersionLine>| next.as_ref().map_or(true, &is_wanted);
-        Ok(self.0.next_if(is_wanted).transpose()?)
+        self.0.next_if(is_wanted).transpose()
     }
 }
 

@@ -729,7 +729,7 @@ fn the_json_has_the_documented_keys() {
     let json = json(text(&site().out()), &[]);
     assert_eq!(
         keys(&json),
-        "conforming documents ended_early errors links_not_followed packages_not_examined pages rules_not_judged unreached warnings"
+        "conforming documents ended_early errors links_not_followed packages_not_examined pages rules_not_judged unreached versions_damaged warnings"
     );
     let document = &json["documents"][0];
     assert_eq!(

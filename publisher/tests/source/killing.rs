@@ -19,6 +19,7 @@ use resync_core::{
     datetime::DateTime,
     digest::{Algorithm, Digest},
     document::{Capability, Change, Document, Entry, Metadata, Relation},
+    memento::HttpDate,
     xml,
 };
 use resync_harness::seed;
@@ -28,7 +29,7 @@ use crate::{
     configured::configured,
     dumping::unpacked,
     rich_site::rules,
-    support::{ACCEPTED, BASE, Heard, Place, judge_linked, program, read_request, run, text},
+    support::{ACCEPTED, BASE, Heard, Place, Server, judge_linked, program, read_request, run, text},
     versions::{ALWAYS, judge_journal, judge_versions},
 };
 
@@ -146,18 +147,39 @@ fn so_does_one_that_makes_dumps_and_archives_at_every_run() {
 fn mem011_what_a_killed_build_leaves_of_versions_has_the_bytes_that_the_change_lists_tell() {
     let place = survive_kills(ALWAYS, PUBLISH);
     assert_eq!(judge_versions(&place.out()), linked(&place.out()), "each version is there in the end");
+    assert_eq!(judge_served(&place, usize::MAX), linked(&place.out()), "and each is served");
     judge_journal(&place.out(), &["a.txt", "sub/b%20c.xml"]);
 }
 
 #[test]
 fn mem013_nor_do_others_while_what_was_replaced_goes_at_once() {
     let place = survive_kills("[versions]\nkeep = \"0s\"\n", PUBLISH);
+    assert!(judge_served(&place, usize::MAX) > 0, "the present versions are served");
     judge_journal(&place.out(), &["a.txt", "sub/b%20c.xml"]);
 }
 
 /// How many entries link to their versions.
 fn linked(out: &Path) -> usize {
     listed(out).iter().filter(|entry| entry.link(&Relation::Memento).is_some()).count()
+}
+
+/// So many of the newest links lead to the version that they tell, or to none, and never to another one (MEM-028); says how many to one.
+fn judge_served(place: &Place, most: usize) -> usize {
+    let (listed, server) = (listed(&place.out()), Server::start(place));
+    let links = listed.iter().rev().filter_map(|entry| entry.link(&Relation::Memento)).take(most);
+    let mut served = 0;
+    for link in links {
+        let answer = server.get(link.href.strip_prefix("http://source.example").unwrap());
+        if ![404, 410].contains(&answer.status) {
+            assert_eq!(answer.status, 200, "{}", link.href);
+            let moment = HttpDate::from(link.modified.unwrap()).to_string();
+            assert_eq!(answer.header("memento-datetime"), moment, "{}", link.href);
+            let digest = Digest::of(Algorithm::Sha256, &answer.body);
+            assert_eq!(link.hash.get(Algorithm::Sha256), Some(&digest), "{}", link.href);
+            served += 1;
+        }
+    }
+    served
 }
 
 /// Patches, dumps and archives, at every run.
@@ -230,6 +252,7 @@ impl Trial {
         judge_linked(&out, &mut self.judged.borrow_mut());
         if self.rules.contains("[versions]") {
             judge_versions(&out);
+            judge_served(&self.place, 4);
         }
     }
 

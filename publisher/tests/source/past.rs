@@ -245,6 +245,15 @@ fn mem030_digits_that_are_no_versions_moment_lead_to_the_version_of_then() {
 }
 
 #[test]
+fn mem028_mem030_a_version_that_an_interrupted_run_may_add_is_unknown_and_leads_to_no_other_one() {
+    let (past, server) = four_days();
+    let status = |stamp: &str| server.get(&format!("{PREFIX}{stamp}/{A}")).status;
+    assert_eq!(status("99990101000000"), 302);
+    fs::write(past.place.out().join(".resync-source/plan.json"), "{}").unwrap();
+    assert_eq!((status("99990101000000"), status("19990101000000")), (404, 302));
+}
+
+#[test]
 fn mem031_a_deletion_is_gone_with_a_date_and_what_retention_removed_is_gone_without() {
     let (past, server) = four_days();
     let versions = listed(&server, A);

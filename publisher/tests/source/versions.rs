@@ -136,6 +136,20 @@ fn mem010_the_bytes_of_each_version_are_kept_once_and_nobody_changes_them_by_wri
 }
 
 #[test]
+fn mem010_a_check_of_the_site_names_the_versions_whose_bytes_have_changed() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    let check = || run(&["check", text(&place.out())]);
+    check().succeeded();
+    let file = stored(&place.out(), &Digest::of(Algorithm::Sha256, b"alpha"));
+    fs::write(&file, "alphb").unwrap();
+    let checked = check();
+    assert_eq!(checked.code, 1, "{}", checked.err);
+    assert!(checked.out.contains(&format!("{}: error MEM-010: ", text(&file))), "{}", checked.out);
+    assert!(checked.out.contains("not conforming, 1 error, "), "{}", checked.out);
+}
+
+#[test]
 fn mem012_a_version_has_the_moment_of_its_change_and_the_first_one_that_of_the_first_build() {
     let (place, config) = keeping(ALWAYS);
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
@@ -196,6 +210,35 @@ fn mem014_where_versions_cannot_be_kept_the_changes_are_published_and_the_next_b
     assert_eq!(kept(&place.out()), contents(&["changed", "<b/>"]));
     assert_eq!(journal(&place.out()).len(), 3, "each version was told when it came about");
     assert_eq!(build(&config).succeeded().err, "");
+}
+
+#[test]
+fn mem014_without_a_file_of_the_journal_all_is_published_and_it_can_come_back_or_begin_anew() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    let file = place.out().join(".resync-source/versions-1.jsonl");
+    let whole = fs::read(&file).unwrap();
+    let cut = whole[..whole.len() - 9].to_vec();
+    // Another choice has the build compare the journal with what is there.
+    let config = keeping_in(&place, &format!("{ALWAYS}only = [\"*\"]\n"));
+    for (round, damage) in [None, Some(b"nonsense\n".to_vec()), Some(cut)].into_iter().enumerate() {
+        fs::remove_file(&file).unwrap();
+        if let Some(damage) = damage {
+            fs::write(&file, damage).unwrap();
+        }
+        place.put("a.txt", format!("round {round}"));
+        let built = build(&config).failed_with(1, "versions-1.jsonl`: ");
+        assert!(built.err.contains("keep = \"never\"") && built.out.contains("Change List"), "{}", built.err);
+        assert_eq!(listed(&place.out()).len(), round + 1, "the change is told");
+        fs::write(&file, &whole).unwrap();
+    }
+    build(&config).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["alpha", "round 2", "<b/>"]));
+    fs::remove_file(&file).unwrap();
+    build(&keeping_in(&place, "")).succeeded();
+    build(&keeping_in(&place, ALWAYS)).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["round 2", "<b/>"]));
+    assert_eq!(journal(&place.out()).len(), 2);
 }
 
 #[test]
@@ -275,6 +318,7 @@ fn mem036_the_first_build_that_keeps_versions_says_what_another_web_server_has_t
     let config = keeping_in(&place, ALWAYS);
     let built = build(&config).succeeded().out;
     assert!(built.contains(&said) && built.contains("Resource List"), "{built}");
+    assert!(built.contains("a host for static files answers 404 there"), "{built}");
     assert_eq!(kept(&place.out()), contents(&["alpha", "<b/>"]), "what was there gets its first version now");
     assert!(!build(&config).succeeded().out.contains(&said));
 }
