@@ -18,10 +18,19 @@ impl Owner {
         let owner = self.clone();
         self.0.background.spawn(async move {
             while owner.0.background.pause(EVERY).await {
-                let owned = owner.owned();
+                // Only what is read after this tells what was lost by it.
+                let lapse = owner.0.store.lapse();
+                let (takings, owned) = owner.here();
                 match owner.0.store.spread().await {
                     Ok(Some(spread)) => {
-                        owner.leave_lost(&owned, &spread).await;
+                        let mut lost = lost(owned, &spread);
+                        if let Some(lapse) = lapse {
+                            lost.extend(owner.call_off_lost(takings, &spread));
+                            owner.leave_lost(lost).await;
+                            owner.0.store.settle(lapse);
+                        } else {
+                            owner.leave_lost(lost).await;
+                        }
                         owner.follow(&spread).await;
                     }
                     Ok(None) => return,
@@ -42,18 +51,25 @@ impl Owner {
         free
     }
 
-    /// The shards that are here, and not just being taken over.
-    fn owned(&self) -> Vec<Shard> {
+    /// The shards that are being taken over, and those that are here.
+    fn here(&self) -> (Vec<Shard>, Vec<Shard>) {
         let takings = self.0.takings();
-        let here = self.0.workers.all_assigned();
-        here.into_iter().filter(|shard| !takings.contains_key(shard)).collect()
+        self.0.workers.all_assigned().into_iter().partition(|shard| takings.contains_key(shard))
     }
 
-    /// Lets those of these go that are other hubs' by now. Where there is progress to save, that says so; but where nothing happens, this hub would
-    /// begin the next delivery as well as their owner.
-    async fn leave_lost(&self, owned: &[Shard], spread: &Spread) {
-        let lost = owned.iter().copied().filter(|shard| !spread.free.contains(shard));
-        let left = join_all(lost.map(|shard| self.let_go(shard))).await;
+    /// Ends the takings of those of these that are other hubs' by now, although they may have been claimed. Returns those that have come here
+    /// meanwhile.
+    fn call_off_lost(&self, takings: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
+        let mut lost = lost(takings, spread);
+        // What was called off is never handed over, so nobody need wait for the end of it.
+        lost.retain(|shard| self.0.call_off(*shard).is_none());
+        lost
+    }
+
+    /// Lets these go. Where there is progress to save, that says that they are lost; but where nothing happens, this hub would begin the next
+    /// delivery as well as their owner.
+    async fn leave_lost(&self, lost: Vec<Shard>) {
+        let left = join_all(lost.into_iter().map(|shard| self.let_go(shard))).await;
         let shards = left.iter().filter(|how| how.is_ok()).count();
         if shards > 0 {
             warn!(shards, "other hubs have taken over shards of this one, which they took for dead");
@@ -95,4 +111,10 @@ impl Owner {
             }
         }
     }
+}
+
+/// Those of these that are other hubs' by now.
+fn lost(mut shards: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
+    shards.retain(|shard| !spread.free.contains(shard));
+    shards
 }

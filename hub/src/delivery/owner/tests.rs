@@ -1,6 +1,7 @@
 //! Shards that come and go, over a real store and real callbacks.
 
 mod again;
+mod balance;
 mod claims;
 mod orders;
 #[cfg(feature = "postgres")]

@@ -19,9 +19,9 @@ use super::rows::{Fields, Param, at_most, big, class_tag, micros, params, shard_
 use super::session::{Session, words};
 use super::shared::{Shared, borrowed};
 use crate::store::{
-    Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Missed, NotificationProgress, Offset, Progress,
-    Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription, SubscriptionId,
-    SubscriptionSummary, Sweep, TopicId, Watermark,
+    Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset,
+    Progress, Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription,
+    SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
 /// Skips that one command forgets. In tests so few that whatever is forgotten takes several.
@@ -120,6 +120,14 @@ impl Progress for PostgresStore {
 
     fn may_begin(&self) -> bool {
         self.shared.word.holds()
+    }
+
+    fn lapse(&self) -> Option<Lapse> {
+        self.shared.word.lapse()
+    }
+
+    fn settle(&self, lapse: Lapse) {
+        self.shared.word.settle(lapse);
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
