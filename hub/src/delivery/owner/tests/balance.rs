@@ -29,3 +29,16 @@ async fn a_hub_whose_word_had_lapsed_begins_nothing_before_it_has_let_go_what_wa
     until(|| store.may_begin()).await;
     delivery.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_whose_taking_takes_long_holds_up_no_other_that_is_to_be_let_go() {
+    let (memory, _, delivery) = hub_with(Shard(3)).await;
+    let owner = delivery.owner();
+    let held = memory.hold();
+    memory.own_elsewhere(Shard(4), false);
+    until(|| owner.0.workers.all_assigned().contains(&Shard(4))).await;
+    memory.own_elsewhere(Shard(3), true);
+    until(|| !owner.0.workers.all_assigned().contains(&Shard(3))).await;
+    drop(held);
+    delivery.stop().await;
+}
