@@ -131,8 +131,16 @@ impl Progress for PostgresStore {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        let parameters = params![self.shared.node, shard_number(shard), self.shared.word.is_steady()];
-        let rows = self.save(shard, CLAIM, parameters).await?;
+        let (shared, token) = (Arc::clone(&self.shared), self.command_token.clone());
+        let work = async move {
+            let line = shared.saver(shard).await;
+            // Only now: while others were before it, the database may have become another one.
+            let parameters = params![shared.node, shard_number(shard), shared.word.is_steady()];
+            let claimed = shared.save_by(&line, CLAIM, &parameters).await;
+            drop((line, token));
+            claimed
+        };
+        let rows = self.runtime.run(work).await?;
         let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
         epoch.map(Epoch).ok_or(StoreError::Owned)
     }
