@@ -38,6 +38,7 @@ impl Word {
         // By the time that it is now: between the moment when it was begun and the one when it was sent this hub may have been paused.
         if before > 0 && !is_within(HOLDS, before) {
             self.lapsed.store(began, Ordering::Relaxed);
+            self.since.store(began, Ordering::Relaxed);
         }
         // Who reads this reads the lapse, too.
         self.given.store(began, Ordering::Release);
@@ -71,8 +72,9 @@ impl Word {
 
     /// Whether other hubs had the time to renew theirs.
     pub(super) fn is_steady(&self) -> bool {
+        let given = self.given.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
-        since > 0 && !is_within(STEADY, since)
+        since > 0 && !is_within(STEADY, since) && is_within(HOLDS, given)
     }
 }
 
@@ -93,17 +95,20 @@ mod tests {
     fn a_word_holds_for_a_while_and_is_steady_once_it_was_renewed_for_a_while() {
         let word = Word::default();
         assert!(!word.holds() && !word.is_steady(), "it was never given");
-        word.give(before(7));
         word.give(before(1));
-        assert!(!word.holds() && word.is_steady(), "others may have taken something over");
-        word.settle(word.lapse().unwrap());
+        assert!(word.holds() && !word.is_steady(), "it was given once");
+        word.since.store(before(7), Ordering::Relaxed);
         assert!(word.holds() && word.is_steady());
         word.interrupt();
         assert!(word.holds() && !word.is_steady(), "others may have been interrupted, too");
         word.give(before(1));
         assert!(!word.is_steady());
+        word.since.store(before(7), Ordering::Relaxed);
         word.give(before(5));
-        assert!(!word.holds());
+        assert!(
+            !word.holds() && !word.is_steady(),
+            "whatever this hub waits for may have befallen others, too"
+        );
     }
 
     #[test]
@@ -121,7 +126,7 @@ mod tests {
         word.settle(first);
         assert!(!word.holds(), "it had lapsed once more");
         word.settle(word.lapse().unwrap());
-        assert!(word.holds());
+        assert!(word.holds() && !word.is_steady(), "others had no time yet to renew theirs");
         word.give(before(0));
         assert!(word.holds());
     }
