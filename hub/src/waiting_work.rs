@@ -21,11 +21,17 @@ pub trait WaitingWork: fmt::Debug + Send + Sync + 'static {
     /// [`StoreError`] where that cannot be read. The shards are to be let go then.
     async fn take(&self, shards: &[Shard]) -> Result<(), StoreError>;
 
-    /// Another hub has accepted this for a shard that this hub owns: does it, if it is of this kind. It may be known already.
+    /// Other hubs have accepted these for a shard that this hub owns: does those that are of this kind. They may be known already.
+    ///
+    /// # Errors
+    /// [`StoreError`] where they cannot be read.
+    async fn take_up(&self, shard: Shard, accepted: &[Accepted]) -> Result<(), StoreError>;
+
+    /// Does whatever waits in a shard that this hub owns. It may be known already.
     ///
     /// # Errors
     /// [`StoreError`] where it cannot be read.
-    async fn take_up(&self, shard: Shard, accepted: Accepted) -> Result<(), StoreError>;
+    async fn take_up_all(&self, shard: Shard) -> Result<(), StoreError>;
 
     /// This hub owns the shard no longer: begins nothing more there, and ends what is under way. That waits in the store for the next owner.
     /// Does nothing where the shard was not taken.
@@ -48,8 +54,9 @@ pub(crate) trait JobRunner: fmt::Debug + Send + Sync + 'static {
         queues: &JobQueues<Self::Job>,
     ) -> Result<(), StoreError>;
 
-    /// The job of something that another hub has accepted for this shard; `None` where it is of another kind, or does not wait any more.
-    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<Self::Job>, StoreError>;
+    /// The jobs of what other hubs have accepted for this shard, without what is of another kind, or does not wait any more. What waits in the
+    /// shard is read once at most.
+    async fn jobs(&self, shard: Shard, accepted: &[Accepted]) -> Result<Vec<Self::Job>, StoreError>;
 }
 
 /// The queues of a module's jobs, one for each shard that this hub owns. Clones share them.
@@ -151,11 +158,15 @@ impl<R: JobRunner> WaitingWork for QueuedWork<R> {
         self.runner.enqueue_waiting(shards, &self.queues).await
     }
 
-    async fn take_up(&self, shard: Shard, accepted: Accepted) -> Result<(), StoreError> {
-        if let Some(job) = self.runner.job(shard, accepted).await? {
+    async fn take_up(&self, shard: Shard, accepted: &[Accepted]) -> Result<(), StoreError> {
+        for job in self.runner.jobs(shard, accepted).await? {
             self.queues.send(shard, job);
         }
         Ok(())
+    }
+
+    async fn take_up_all(&self, shard: Shard) -> Result<(), StoreError> {
+        self.runner.enqueue_waiting(&[shard], &self.queues).await
     }
 
     fn let_go(&self, shard: Shard) {
@@ -236,9 +247,10 @@ mod tests {
             Ok(())
         }
 
-        async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<u8>, StoreError> {
-            let is_ours = matches!(accepted, Accepted::Request(_));
-            Ok(self.waiting.lock().unwrap().get(&shard).copied().filter(|_| is_ours))
+        async fn jobs(&self, shard: Shard, accepted: &[Accepted]) -> Result<Vec<u8>, StoreError> {
+            let ours = accepted.iter().filter(|accepted| matches!(accepted, Accepted::Request(_)));
+            let waiting = self.waiting.lock().unwrap().get(&shard).copied();
+            Ok(ours.filter_map(|_| waiting).collect())
         }
     }
 
@@ -289,16 +301,20 @@ mod tests {
         let waiting = queues.run_by(worker);
         waiting.take(&[Shard(1)]).await.unwrap();
         assert_eq!(begun.recv().await, Some(10));
-        waiting.take_up(Shard(3), Accepted::Request(RequestId(1))).await.unwrap();
-        waiting.take_up(Shard(1), Accepted::Ping(PingId(1))).await.unwrap();
+        let request = Accepted::Request(RequestId(1));
+        waiting.take_up(Shard(3), &[request]).await.unwrap();
+        waiting.take_up_all(Shard(3)).await.unwrap();
+        waiting.take_up(Shard(1), &[Accepted::Ping(PingId(1))]).await.unwrap();
         waiting.take(&[Shard(2)]).await.unwrap();
         assert_eq!(
             begun.recv().await,
             Some(20),
             "the shard was elsewhere, and the ping is somebody else's to do"
         );
-        waiting.take_up(Shard(1), Accepted::Request(RequestId(1))).await.unwrap();
+        waiting.take_up(Shard(1), &[Accepted::Ping(PingId(1)), request]).await.unwrap();
         assert_eq!(begun.recv().await, Some(10));
+        waiting.take_up_all(Shard(2)).await.unwrap();
+        assert_eq!(begun.recv().await, Some(20), "of what was accepted there nothing is known");
     }
 
     #[tokio::test]
@@ -329,8 +345,8 @@ mod tests {
             Ok(())
         }
 
-        async fn job(&self, _: Shard, _: Accepted) -> Result<Option<()>, StoreError> {
-            Ok(None)
+        async fn jobs(&self, _: Shard, _: &[Accepted]) -> Result<Vec<()>, StoreError> {
+            Ok(Vec::new())
         }
     }
 

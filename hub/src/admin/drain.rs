@@ -139,7 +139,7 @@ impl AdminService {
         Ok(Draining { draining, owed: Some(owed) })
     }
 
-    /// Why the hub is not ready; `None` when it is.
+    /// Why the hub accepts nothing now, for the operator; `None` when it does.
     pub fn obstacle(&self) -> Option<String> {
         let drained = self.drain.is_on().then(|| Drain::REASON.to_owned());
         self.store.health().err().map(|error| error.to_string()).or(drained)

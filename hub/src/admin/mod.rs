@@ -14,6 +14,7 @@ mod lookup;
 mod notification;
 mod page_request;
 mod queries;
+mod readiness;
 mod responses;
 mod running;
 mod self_service;

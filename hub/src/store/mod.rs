@@ -49,7 +49,7 @@ pub use place::Place;
 pub use records::{
     Accepted, Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage,
     ClockJump, Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap,
-    Intent, Interval, Laggard, Missed, NewDenial, NewNotification, NewRequest, Notification,
+    Intent, Interval, Laggard, Lapse, Missed, NewDenial, NewNotification, NewRequest, Notification,
     NotificationLinks, NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping,
     PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip,
     Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,

@@ -3,6 +3,7 @@
 //! A ping is durable before it is acknowledged, and forgotten only after the topic was fetched or given up. All pings that come
 //! while the topic is being fetched share one more fetch.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,8 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, Shard, Store, StoreError,
-    Topic, Validators,
+    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Shard, Store,
+    StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
@@ -456,10 +457,18 @@ impl JobRunner for Fetcher {
         Ok(())
     }
 
-    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<AcceptedPing>, StoreError> {
-        let Accepted::Ping(sought) = accepted else { return Ok(None) };
-        let pings = self.store.pings(&[shard]).await?;
-        Ok(pings.into_iter().find(|ping| ping.id == sought).map(AcceptedPing::recovered))
+    async fn jobs(&self, shard: Shard, accepted: &[Accepted]) -> Result<Vec<AcceptedPing>, StoreError> {
+        let pings = accepted.iter().filter_map(|accepted| match accepted {
+            Accepted::Ping(id) => Some(*id),
+            Accepted::Request(_) | Accepted::Denial(_) => None,
+        });
+        let sought: HashSet<PingId> = pings.collect();
+        if sought.is_empty() {
+            return Ok(Vec::new());
+        }
+        let waiting = self.store.pings(&[shard]).await?;
+        let found = waiting.into_iter().filter(|ping| sought.contains(&ping.id));
+        Ok(found.map(AcceptedPing::recovered).collect())
     }
 }
 
@@ -489,7 +498,6 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::iter;
 
     use http::StatusCode;

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{NotTaken, Owner};
@@ -18,18 +20,37 @@ impl Owner {
         let owner = self.clone();
         self.0.background.spawn(async move {
             while owner.0.background.pause(EVERY).await {
-                let owned = owner.owned();
-                match owner.0.store.spread().await {
-                    Ok(Some(spread)) => {
-                        owner.leave_lost(&owned, &spread).await;
-                        owner.follow(&spread).await;
-                    }
-                    Ok(None) => return,
-                    // What else fails says so.
-                    Err(error) => debug!(%error, "how the shards are spread over the hubs cannot be read"),
+                if !owner.look().await {
+                    return;
                 }
             }
         });
+    }
+
+    /// Looks how the shards are spread, and has this hub follow; what takes long goes on beside it. Returns whether others share them.
+    async fn look(&self) -> bool {
+        // Only what is read after this tells what was lost by it.
+        let lapse = self.0.store.lapse();
+        let (takings, owned) = self.here();
+        let spread = match self.0.store.spread().await {
+            Ok(Some(spread)) => spread,
+            Ok(None) => return false,
+            Err(error) => {
+                // What else fails says so.
+                debug!(%error, "how the shards are spread over the hubs cannot be read");
+                return true;
+            }
+        };
+        let mut lost = lost(owned, &spread);
+        if lapse.is_some() {
+            lost.extend(self.call_off_lost(takings, &spread));
+        }
+        let is_left = self.leave_lost(lost).await;
+        if let Some(lapse) = lapse.filter(|_| is_left) {
+            self.0.store.settle(lapse);
+        }
+        self.follow(&spread).await;
+        true
     }
 
     /// The shards that this hub is to take now, in a random order: who looks at the same time takes others.
@@ -42,40 +63,70 @@ impl Owner {
         free
     }
 
-    /// The shards that are here, and not just being taken over.
-    fn owned(&self) -> Vec<Shard> {
+    /// The shards that are being taken over, and those that are here.
+    fn here(&self) -> (Vec<Shard>, Vec<Shard>) {
         let takings = self.0.takings();
-        let here = self.0.workers.all_assigned();
-        here.into_iter().filter(|shard| !takings.contains_key(shard)).collect()
+        self.0.workers.all_assigned().into_iter().partition(|shard| takings.contains_key(shard))
     }
 
-    /// Lets those of these go that are other hubs' by now. Where there is progress to save, that says so; but where nothing happens, this hub would
-    /// begin the next delivery as well as their owner.
-    async fn leave_lost(&self, owned: &[Shard], spread: &Spread) {
-        let lost = owned.iter().copied().filter(|shard| !spread.free.contains(shard));
-        let left = join_all(lost.map(|shard| self.let_go(shard))).await;
-        let shards = left.iter().filter(|how| how.is_ok()).count();
-        if shards > 0 {
+    /// Ends the takings of those of these that are other hubs' by now, although they may have been claimed. Returns those that have come here
+    /// meanwhile.
+    fn call_off_lost(&self, takings: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
+        let mut lost = lost(takings, spread);
+        // What was called off is never handed over, so nobody need wait for the end of it.
+        lost.retain(|shard| self.0.call_off(*shard).is_none());
+        lost
+    }
+
+    /// Lets these go. Where there is progress to save, that says that they are lost; but where nothing happens, this hub would begin the next
+    /// delivery as well as their owner. Returns whether their workers have given them up.
+    async fn leave_lost(&self, lost: Vec<Shard>) -> bool {
+        let told = |shards: usize| {
             warn!(shards, "other hubs have taken over shards of this one, which they took for dead");
-        }
+        };
+        self.leave(lost, told).await
     }
 
     async fn follow(&self, spread: &Spread) {
-        let here = self.0.workers.all_assigned();
+        let (here, hubs) = (self.0.workers.all_assigned(), spread.hubs);
         let surplus = here.len().saturating_sub(spread.share(usize::from(self.0.store.shards())));
         if surplus > 0 {
-            let leaving = here.into_iter().rev().take(surplus);
-            let let_go = join_all(leaving.map(|shard| self.let_go(shard))).await;
-            let shards = let_go.iter().filter(|how| how.is_ok()).count();
-            info!(shards, hubs = spread.hubs, "shards let go for other hubs");
+            let leaving = here.into_iter().rev().take(surplus).filter(|shard| !self.0.is_called_off(*shard));
+            let told = move |shards: usize| info!(shards, hubs, "shards let go for other hubs");
+            self.leave(leaving.collect(), told).await;
             return;
         }
         let wanted = self.wanted(spread);
-        let taken = join_all(wanted.iter().map(|shard| self.take_free(*shard))).await;
-        let shards = taken.into_iter().filter(|is_taken| *is_taken).count();
-        if shards > 0 {
-            info!(shards, hubs = spread.hubs, "shards taken over");
+        if wanted.is_empty() {
+            return;
         }
+        // To read one may take a minute.
+        let owner = self.clone();
+        self.0.background.spawn(async move {
+            let taken = join_all(wanted.into_iter().map(|shard| owner.take_free(shard))).await;
+            let shards = taken.into_iter().filter(|is_taken| *is_taken).count();
+            if shards > 0 {
+                info!(shards, hubs, "shards taken over");
+            }
+        });
+    }
+
+    /// Lets these go, and tells how many were here. Returns whether that is done; where it takes longer than a look may, it goes on.
+    async fn leave(&self, shards: Vec<Shard>, told: impl FnOnce(usize) + Send + 'static) -> bool {
+        if shards.is_empty() {
+            return true;
+        }
+        let (owner, (done, ended)) = (self.clone(), oneshot::channel());
+        self.0.background.spawn(async move {
+            let left = join_all(shards.into_iter().map(|shard| owner.let_go(shard))).await;
+            let shards = left.iter().filter(|how| how.is_ok()).count();
+            if shards > 0 {
+                told(shards);
+            }
+            // Nobody may wait any more.
+            let _ = done.send(());
+        });
+        matches!(timeout(EVERY, ended).await, Ok(Ok(())))
     }
 
     /// Returns whether it was taken.
@@ -95,4 +146,10 @@ impl Owner {
             }
         }
     }
+}
+
+/// Those of these that are other hubs' by now.
+fn lost(mut shards: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
+    shards.retain(|shard| !spread.free.contains(shard));
+    shards
 }

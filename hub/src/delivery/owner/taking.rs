@@ -117,9 +117,7 @@ impl Taking {
 
     /// Goes on, unless the shard is to be let go.
     fn check(&self) -> Result<(), NotTaken> {
-        let is_called_off =
-            self.of.0.takings().get(&self.shard).is_some_and(|called_off| !called_off.is_empty());
-        if is_called_off { Err(NotTaken::CalledOff(self.shard)) } else { Ok(()) }
+        if self.of.0.is_called_off(self.shard) { Err(NotTaken::CalledOff(self.shard)) } else { Ok(()) }
     }
 }
 
@@ -175,6 +173,11 @@ impl Shared {
         let (waits, answer) = oneshot::channel();
         called_off.push(waits);
         Some(answer)
+    }
+
+    /// Whether this shard is being taken over although it is to be let go.
+    pub(super) fn is_called_off(&self, shard: Shard) -> bool {
+        self.takings().get(&shard).is_some_and(|called_off| !called_off.is_empty())
     }
 
     pub(super) fn takings(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<CalledOff>>> {

@@ -1,6 +1,8 @@
 //! Shards that come and go, over a real store and real callbacks.
 
+mod accepted;
 mod again;
+mod balance;
 mod claims;
 mod orders;
 #[cfg(feature = "postgres")]
@@ -307,11 +309,23 @@ struct Noted {
     accepted: Mutex<Vec<Shard>>,
     /// It cannot read what waits.
     fails: bool,
+    /// So many more times it cannot read what others have accepted.
+    failures: Mutex<u32>,
 }
 
 impl Noted {
     fn has(&self, shard: Shard) -> bool {
         self.shards.lock().unwrap().contains(&shard)
+    }
+
+    fn note_accepted(&self, shard: Shard) -> Result<(), StoreError> {
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err(StoreError::Read("a block is damaged".to_owned()));
+        }
+        self.accepted.lock().unwrap().push(shard);
+        Ok(())
     }
 }
 
@@ -322,9 +336,12 @@ impl WaitingWork for Noted {
         if self.fails { Err(StoreError::Closed) } else { Ok(()) }
     }
 
-    async fn take_up(&self, shard: Shard, _: Accepted) -> Result<(), StoreError> {
-        self.accepted.lock().unwrap().push(shard);
-        Ok(())
+    async fn take_up(&self, shard: Shard, _: &[Accepted]) -> Result<(), StoreError> {
+        self.note_accepted(shard)
+    }
+
+    async fn take_up_all(&self, shard: Shard) -> Result<(), StoreError> {
+        self.note_accepted(shard)
     }
 
     fn let_go(&self, shard: Shard) {

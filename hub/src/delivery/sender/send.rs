@@ -119,6 +119,11 @@ impl Sender {
             return Ok(Finished::Postponed);
         };
         let body = self.bodies.body(self.store.as_ref(), &recipient, &notification).await?;
+        // To read all that may have taken long, or this hub was paused.
+        if !self.store.may_begin() {
+            debug!(id = %notification.id(), subscription = subscription.0, "delivery postponed: other hubs may take this one for dead");
+            return Ok(Finished::Postponed);
+        }
         Ok(self.post(shard, attempt, &recipient, &notification, body, reached).await)
     }
 
@@ -270,5 +275,18 @@ mod tests {
         let attempt = Attempt { subscription: id, ..Attempt::first(topic, Offset(1)) };
         assert_eq!(sender.send(shard, &attempt).await, (Finished::Unreadable, None));
         assert!(!sender.unreadable.is_first(topic, id), "it was logged");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_read_is_not_sent_once_other_hubs_may_take_this_one_for_dead() {
+        let (store, memory) = store::in_memory();
+        let topic: TopicUrl = "http://source.example/framework/".parse().unwrap();
+        let callback = "http://127.0.0.1/d".parse().unwrap();
+        let (shard, Subscription { topic: of, id, .. }) = store::subscribe(&*store, &topic, &callback).await;
+        store.append(store::posted(&topic, "changed"), Duration::ZERO).await.unwrap();
+        let attempt = Attempt { subscription: id, ..Attempt::first(of, Offset(1)) };
+        let sender = sender(store);
+        memory.lapse();
+        assert_eq!(sender.send(shard, &attempt).await, (Finished::Postponed, None));
     }
 }

@@ -92,7 +92,7 @@ async fn alive(State(state): State<AdminState>) -> Response {
 }
 
 async fn ready(State(state): State<AdminState>) -> Response {
-    match state.service.obstacle() {
+    match state.service.unready() {
         None => text(StatusCode::OK, "ready"),
         Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format_args!("not ready: {why}")),
     }

@@ -12,7 +12,7 @@ use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::fjall::Fjall;
 use super::reserve::DiskReserve;
 use super::shared::Shared;
-use crate::store::{Keyring, Result, Shard, Store, StoreError, StoreEvent};
+use crate::store::{Keyring, Lapse, Result, Shard, Spread, Store, StoreError, StoreEvent};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragile(Arc<State>);
@@ -209,6 +209,16 @@ impl InMemory {
         }
     }
 
+    /// It is shared by so many hubs from now on: this one has its share of what nobody owns elsewhere.
+    pub(crate) fn share_among(&self, hubs: usize) {
+        self.other_hub.0.hubs.store(hubs, Ordering::SeqCst);
+    }
+
+    /// Others may have taken this hub for dead.
+    pub(crate) fn lapse(&self) {
+        self.other_hub.set_lapse(true);
+    }
+
     /// From now on nobody is told what happens, or everybody is told to read again, and of what happens then.
     pub(crate) fn lose_events(&self, is_lost: bool) {
         self.shared.set_mute(is_lost);
@@ -234,6 +244,9 @@ pub(super) struct OtherHub(Arc<Elsewhere>);
 struct Elsewhere {
     shards: Mutex<BTreeSet<Shard>>,
     refused: AtomicUsize,
+    /// How many hubs share the store; 0: nobody shares it.
+    hubs: AtomicUsize,
+    has_lapsed: AtomicBool,
 }
 
 impl OtherHub {
@@ -244,6 +257,22 @@ impl OtherHub {
         }
         self.0.refused.fetch_add(1, Ordering::SeqCst);
         Err(StoreError::Owned)
+    }
+
+    /// How all these shards are spread, where the store is shared.
+    pub(super) fn spread(&self, mut all: Vec<Shard>) -> Option<Spread> {
+        let hubs = self.0.hubs.load(Ordering::SeqCst);
+        let elsewhere = self.0.shards.lock().unwrap();
+        all.retain(|shard| !elsewhere.contains(shard));
+        (hubs > 0).then_some(Spread { hubs, free: all })
+    }
+
+    pub(super) fn lapse(&self) -> Option<Lapse> {
+        self.0.has_lapsed.load(Ordering::SeqCst).then_some(Lapse(1))
+    }
+
+    pub(super) fn set_lapse(&self, has_lapsed: bool) {
+        self.0.has_lapsed.store(has_lapsed, Ordering::SeqCst);
     }
 }
 

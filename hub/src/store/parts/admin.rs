@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -17,6 +18,9 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
     /// [`StoreError::Write`](crate::store::StoreError::Write) when the last write failed and [`StoreError::Full`](crate::store::StoreError::Full) when the disk nearly is: nothing is
     /// acknowledged until that is over, which the store notices by itself. [`StoreError::Busy`](crate::store::StoreError::Busy) when a write takes too long.
     fn health(&self) -> Result<()>;
+
+    /// How long the database of this store cannot be used; `None`: it can be, or this store has none.
+    fn away_for(&self) -> Option<Duration>;
 
     /// Returns when the writer has come to what waits now, whether the disk takes it or not.
     ///

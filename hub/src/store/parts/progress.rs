@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::store::{
-    Accepted, Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Result, Shard,
+    Accepted, Checkpoint, Epoch, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset, Result, Shard,
     ShardState, Skip, Spread, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
@@ -32,8 +32,15 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     /// How the shards are spread over the hubs now; `None`: this hub is the only one, and owns them all.
     async fn spread(&self) -> Result<Option<Spread>>;
 
-    /// Whether this hub may begin something for its shards. Soon after it may not, others take it for dead. Asks nobody.
+    /// Whether this hub may begin something for its shards. Soon after it may not, others take it for dead; from then on it may not before that
+    /// [`Lapse`] is settled. Asks nobody.
     fn may_begin(&self) -> bool;
+
+    /// The lapse because of which this hub may begin nothing. What [`Progress::spread`] says that is asked after this tells what was lost by it.
+    fn lapse(&self) -> Option<Lapse>;
+
+    /// What was lost by this lapse is let go. Does nothing where there was another one since.
+    fn settle(&self, lapse: Lapse);
 
     /// Takes the shard over: every earlier epoch of it is refused from now on.
     ///

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -44,6 +45,10 @@ const RESEAL_DOCUMENT: &str = "SELECT hub.reseal_document_1($1, $2, $3, $4, $5) 
 impl Admin for PostgresStore {
     fn health(&self) -> Result<()> {
         self.shared.health()
+    }
+
+    fn away_for(&self) -> Option<Duration> {
+        self.shared.common.health.away_for()
     }
 
     async fn answers(&self) -> Result<()> {

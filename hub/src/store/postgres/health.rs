@@ -1,6 +1,8 @@
 //! Whether the database takes commands, as it is known without asking.
 
+use std::mem;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use resync_common::locks::lock;
 use tokio::sync::watch;
@@ -9,8 +11,8 @@ use crate::store::{Result, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Why nothing is sent.
-    trouble: Mutex<Option<StoreError>>,
+    /// Why nothing is sent, and since when, for whatever reasons.
+    trouble: Mutex<Option<(StoreError, Instant)>>,
     /// Whether nothing will ever be written any more.
     broken: watch::Sender<bool>,
 }
@@ -24,7 +26,12 @@ impl Health {
     /// # Errors
     /// Why nothing is sent.
     pub(super) fn get(&self) -> Result<()> {
-        lock(&self.trouble).clone().map_or(Ok(()), Err)
+        lock(&self.trouble).clone().map_or(Ok(()), |(error, _)| Err(error))
+    }
+
+    /// How long nothing has been sent.
+    pub(super) fn away_for(&self) -> Option<Duration> {
+        lock(&self.trouble).as_ref().map(|(_, since)| since.elapsed())
     }
 
     /// Notes how the last look went, and logs where that is another way than the one before.
@@ -39,15 +46,19 @@ impl Health {
                 tracing::error!(%error, "nothing is accepted until the database can be used");
             }
             (Some(_), Ok(())) => tracing::warn!("the database can be used again"),
+            (Some((known, _)), Err(error)) if mem::discriminant(known) != mem::discriminant(error) => {
+                tracing::error!(%error, "the database still cannot be used, for another reason");
+            }
             (Some(_), Err(error)) => tracing::debug!(%error, "the database still cannot be used"),
             (None, Ok(())) => {}
         }
-        *trouble = look.clone().err();
+        let since = trouble.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        *trouble = look.as_ref().err().map(|error| (error.clone(), since));
     }
 
     /// A task without which nothing is written has died.
     pub(super) fn set_broken(&self) {
-        *lock(&self.trouble) = Some(StoreError::Closed);
+        *lock(&self.trouble) = Some((StoreError::Closed, Instant::now()));
         self.broken.send_replace(true);
     }
 
@@ -84,5 +95,20 @@ mod tests {
         health.set_broken();
         health.note(&Ok(()));
         assert!(matches!(health.get(), Err(StoreError::Closed)), "for ever");
+    }
+
+    #[test]
+    fn a_database_is_away_since_the_first_look_that_failed_for_whatever_reason() {
+        let health = Health::unknown();
+        let since = || lock(&health.trouble).as_ref().map(|(_, since)| *since);
+        assert!(health.away_for().is_none());
+        health.note(&Err(StoreError::Away("gone".to_owned())));
+        let first = since();
+        assert!(first.is_some() && health.away_for().is_some());
+        health.note(&Err(StoreError::NotDurable("it has no standby".to_owned())));
+        assert!(matches!(health.get(), Err(StoreError::NotDurable(_))));
+        assert_eq!(since(), first);
+        health.note(&Ok(()));
+        assert!(health.away_for().is_none());
     }
 }

@@ -19,9 +19,9 @@ use super::rows::{Fields, Param, at_most, big, class_tag, micros, params, shard_
 use super::session::{Session, words};
 use super::shared::{Shared, borrowed};
 use crate::store::{
-    Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Missed, NotificationProgress, Offset, Progress,
-    Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription, SubscriptionId,
-    SubscriptionSummary, Sweep, TopicId, Watermark,
+    Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset,
+    Progress, Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription,
+    SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
 /// Skips that one command forgets. In tests so few that whatever is forgotten takes several.
@@ -122,9 +122,25 @@ impl Progress for PostgresStore {
         self.shared.word.holds()
     }
 
+    fn lapse(&self) -> Option<Lapse> {
+        self.shared.word.lapse()
+    }
+
+    fn settle(&self, lapse: Lapse) {
+        self.shared.word.settle(lapse);
+    }
+
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        let parameters = params![self.shared.node, shard_number(shard), self.shared.word.is_steady()];
-        let rows = self.save(shard, CLAIM, parameters).await?;
+        let (shared, token) = (Arc::clone(&self.shared), self.command_token.clone());
+        let work = async move {
+            let line = shared.saver(shard).await;
+            // Only now: while others were before it, the database may have become another one.
+            let parameters = params![shared.node, shard_number(shard), shared.word.is_steady()];
+            let claimed = shared.save_by(&line, CLAIM, &parameters).await;
+            drop((line, token));
+            claimed
+        };
+        let rows = self.runtime.run(work).await?;
         let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
         epoch.map(Epoch).ok_or(StoreError::Owned)
     }

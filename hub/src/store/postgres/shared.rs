@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -173,7 +173,22 @@ impl Shared {
         statement: &'static str,
         parameters: &[Param],
     ) -> Result<Vec<Row>> {
-        let line = self.savers[usize::from(shard.0) % SAVERS].lock().await;
+        let line = self.saver(shard).await;
+        self.save_by(&line, statement, parameters).await
+    }
+
+    /// What saves progress of this shard, once it is done with what came before.
+    pub(super) async fn saver(&self, shard: Shard) -> MutexGuard<'_, Line> {
+        self.savers[usize::from(shard.0) % SAVERS].lock().await
+    }
+
+    /// Saves progress by the [saver](Self::saver) of its shard.
+    pub(super) async fn save_by(
+        &self,
+        line: &Line,
+        statement: &'static str,
+        parameters: &[Param],
+    ) -> Result<Vec<Row>> {
         let began = Instant::now();
         let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
         self.meters.committed(1, began.elapsed());

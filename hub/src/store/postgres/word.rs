@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::store::Lapse;
+
 /// So long after its last word others take a hub for dead.
 pub(super) const LASTS: Duration = Duration::from_secs(5);
 /// So long after that was sent a hub begins nothing more for its shards. It may be paused between that and what it begins.
@@ -18,6 +20,8 @@ const STEADY: Duration = LASTS;
 pub(super) struct Word {
     given: AtomicU64,
     since: AtomicU64,
+    /// When it was given again after it had lapsed; 0: nothing can be lost by that any more.
+    lapsed: AtomicU64,
 }
 
 impl Word {
@@ -30,7 +34,14 @@ impl Word {
 
     /// The database has it.
     pub(super) fn give(&self, began: u64) {
-        self.given.store(began, Ordering::Relaxed);
+        let before = self.given.load(Ordering::Relaxed);
+        // By the time that it is now: between the moment when it was begun and the one when it was sent this hub may have been paused.
+        if before > 0 && !is_within(HOLDS, before) {
+            self.lapsed.store(began, Ordering::Relaxed);
+            self.since.store(began, Ordering::Relaxed);
+        }
+        // Who reads this reads the lapse, too.
+        self.given.store(began, Ordering::Release);
         if self.since.load(Ordering::Relaxed) == 0 {
             self.since.store(began, Ordering::Relaxed);
         }
@@ -41,16 +52,29 @@ impl Word {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// Whether others surely take this hub for alive for a while.
+    /// Whether others surely take this hub for alive for a while, and have done so all the time, but for lapses by which nothing is lost any more.
     pub(super) fn holds(&self) -> bool {
-        let given = self.given.load(Ordering::Relaxed);
-        given > 0 && is_within(HOLDS, given)
+        let given = self.given.load(Ordering::Acquire);
+        given > 0 && is_within(HOLDS, given) && self.lapse().is_none()
+    }
+
+    /// The lapse by which something may still be lost. It was given again since.
+    pub(super) fn lapse(&self) -> Option<Lapse> {
+        let lapsed = self.lapsed.load(Ordering::Relaxed);
+        (lapsed > 0).then_some(Lapse(lapsed))
+    }
+
+    /// Nothing can be lost by this lapse any more.
+    pub(super) fn settle(&self, Lapse(lapsed): Lapse) {
+        // It may have lapsed once more.
+        let _ = self.lapsed.compare_exchange(lapsed, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Whether other hubs had the time to renew theirs.
     pub(super) fn is_steady(&self) -> bool {
+        let given = self.given.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
-        since > 0 && !is_within(STEADY, since)
+        since > 0 && !is_within(STEADY, since) && is_within(HOLDS, given)
     }
 }
 
@@ -71,14 +95,39 @@ mod tests {
     fn a_word_holds_for_a_while_and_is_steady_once_it_was_renewed_for_a_while() {
         let word = Word::default();
         assert!(!word.holds() && !word.is_steady(), "it was never given");
-        word.give(before(7));
         word.give(before(1));
+        assert!(word.holds() && !word.is_steady(), "it was given once");
+        word.since.store(before(7), Ordering::Relaxed);
         assert!(word.holds() && word.is_steady());
         word.interrupt();
         assert!(word.holds() && !word.is_steady(), "others may have been interrupted, too");
         word.give(before(1));
         assert!(!word.is_steady());
+        word.since.store(before(7), Ordering::Relaxed);
         word.give(before(5));
+        assert!(
+            !word.holds() && !word.is_steady(),
+            "whatever this hub waits for may have befallen others, too"
+        );
+    }
+
+    #[test]
+    fn a_word_that_had_lapsed_holds_only_when_what_was_lost_by_the_last_lapse_is_known() {
+        let word = Word::default();
+        word.give(before(3));
+        word.give(before(2));
+        assert!(word.holds() && word.lapse().is_none(), "it was renewed in time");
+        word.give(before(6));
+        assert!(word.lapse().is_none(), "it has lapsed, and is not given again");
+        word.give(before(5));
+        let first = word.lapse().unwrap();
+        word.give(before(1));
         assert!(!word.holds());
+        word.settle(first);
+        assert!(!word.holds(), "it had lapsed once more");
+        word.settle(word.lapse().unwrap());
+        assert!(word.holds() && !word.is_steady(), "others had no time yet to renew theirs");
+        word.give(before(0));
+        assert!(word.holds());
     }
 }

@@ -199,6 +199,10 @@ impl Spread {
     }
 }
 
+/// A time in which other hubs may have taken this one for dead, and its shards over. It is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lapse(pub u64);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,8 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
 pub use self::delivery::{
-    Checkpoint, Failing, FailureClass, Gap, Laggard, Missed, Replayed, ShardState, Skip, Spread, Sweep,
-    Watermark,
+    Checkpoint, Failing, FailureClass, Gap, Laggard, Lapse, Missed, Replayed, ShardState, Skip, Spread,
+    Sweep, Watermark,
 };
 pub(super) use self::log::weigh;
 pub use self::log::{

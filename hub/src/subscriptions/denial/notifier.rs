@@ -1,6 +1,7 @@
 //! Notifies callbacks of denials, many at once. Those that never confirmed anything wait apart from those that had a
 //! subscription, so that strangers hold up no operator.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -278,11 +279,18 @@ impl JobRunner for DenialNotifier {
         Ok(())
     }
 
-    async fn job(&self, shard: Shard, accepted: Accepted) -> Result<Option<PendingDenial>, StoreError> {
-        let Accepted::Denial(sought) = accepted else { return Ok(None) };
+    async fn jobs(&self, shard: Shard, accepted: &[Accepted]) -> Result<Vec<PendingDenial>, StoreError> {
+        let denials = accepted.iter().filter_map(|accepted| match accepted {
+            Accepted::Denial(id) => Some(*id),
+            Accepted::Request(_) | Accepted::Ping(_) => None,
+        });
+        let sought: HashSet<DenialId> = denials.collect();
+        if sought.is_empty() {
+            return Ok(Vec::new());
+        }
         let denied = self.store.denied(&[shard]).await?;
-        let found = denied.into_iter().find(|denial| denial.id == sought);
-        Ok(found.map(|WaitingDenial { id, key, .. }| PendingDenial::Recovered(id, key)))
+        let found = denied.into_iter().filter(|denial| sought.contains(&denial.id));
+        Ok(found.map(|WaitingDenial { id, key, .. }| PendingDenial::Recovered(id, key)).collect())
     }
 }
 

@@ -314,12 +314,13 @@ impl JobRunner for Verifier {
         Ok(())
     }
 
-    /// It is read when its turn comes.
-    async fn job(&self, _: Shard, accepted: Accepted) -> Result<Option<ToVerify>, StoreError> {
-        Ok(match accepted {
-            Accepted::Request(id) => Some(self.verification.recovered(id)),
+    /// Each is read when its turn comes.
+    async fn jobs(&self, _: Shard, accepted: &[Accepted]) -> Result<Vec<ToVerify>, StoreError> {
+        let requests = accepted.iter().filter_map(|accepted| match accepted {
+            Accepted::Request(id) => Some(*id),
             Accepted::Denial(_) | Accepted::Ping(_) => None,
-        })
+        });
+        Ok(requests.map(|id| self.verification.recovered(id)).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -20,6 +21,10 @@ use crate::store::{
 impl Admin for Embedded {
     fn health(&self) -> Result<()> {
         self.shared.health()
+    }
+
+    fn away_for(&self) -> Option<Duration> {
+        None
     }
 
     async fn answers(&self) -> Result<()> {

@@ -12,8 +12,8 @@ use super::super::{Embedded, SLICE, SMALL};
 use super::super::{missed, standing};
 use crate::store::encoding::key;
 use crate::store::{
-    Accepted, Checkpoint, Epoch, Gap, Laggard, Missed, NotificationProgress, Offset, Progress, Result, Shard,
-    ShardState, Skip, Spread, StoreEvent, Subscription, SubscriptionId, TopicId,
+    Accepted, Checkpoint, Epoch, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset, Progress, Result,
+    Shard, ShardState, Skip, Spread, StoreEvent, Subscription, SubscriptionId, TopicId,
 };
 
 #[async_trait]
@@ -32,11 +32,33 @@ impl Progress for Embedded {
     }
 
     async fn spread(&self) -> Result<Option<Spread>> {
+        #[cfg(test)]
+        if let Some(spread) = self.other_hub.spread(self.all_shards()) {
+            return Ok(Some(spread));
+        }
         Ok(None)
     }
 
     fn may_begin(&self) -> bool {
+        #[cfg(test)]
+        if self.other_hub.lapse().is_some() {
+            return false;
+        }
         true
+    }
+
+    fn lapse(&self) -> Option<Lapse> {
+        #[cfg(test)]
+        if let Some(lapse) = self.other_hub.lapse() {
+            return Some(lapse);
+        }
+        None
+    }
+
+    /// It has none.
+    fn settle(&self, _: Lapse) {
+        #[cfg(test)]
+        self.other_hub.set_lapse(false);
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {

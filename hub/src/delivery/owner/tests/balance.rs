@@ -1,0 +1,44 @@
+//! A hub among others, over a store that says so.
+
+use super::*;
+use crate::store::InMemory;
+
+/// A hub that owns this shard alone: another one owns all others.
+async fn hub_with(shard: Shard) -> (InMemory, Arc<dyn Store>, Delivery) {
+    let (store, memory) = store::in_memory();
+    for other in store.all_shards() {
+        memory.own_elsewhere(other, other != shard);
+    }
+    memory.share_among(1);
+    let delivery = workers(&store).await.take_all(Vec::new()).await.unwrap();
+    assert_eq!(delivery.owner().0.workers.all_assigned(), BTreeSet::from([shard]));
+    (memory, store, delivery)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_whose_word_had_lapsed_begins_nothing_before_it_has_let_go_what_was_taken_from_it() {
+    let (memory, store, delivery) = hub_with(Shard(3)).await;
+    let owner = delivery.owner();
+    assert!(store.may_begin());
+    memory.own_elsewhere(Shard(3), true);
+    memory.lapse();
+    until(|| store.may_begin()).await;
+    assert!(owner.0.workers.all_assigned().is_empty());
+
+    memory.lapse();
+    until(|| store.may_begin()).await;
+    delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_whose_taking_takes_long_holds_up_no_other_that_is_to_be_let_go() {
+    let (memory, _, delivery) = hub_with(Shard(3)).await;
+    let owner = delivery.owner();
+    let held = memory.hold();
+    memory.own_elsewhere(Shard(4), false);
+    until(|| owner.0.workers.all_assigned().contains(&Shard(4))).await;
+    memory.own_elsewhere(Shard(3), true);
+    until(|| !owner.0.workers.all_assigned().contains(&Shard(3))).await;
+    drop(held);
+    delivery.stop().await;
+}
