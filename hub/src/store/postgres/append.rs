@@ -345,7 +345,8 @@ impl Writer {
         self.shared.known_usage().weigh(publishers_grew, strangers_grew);
         self.shared.change_usage(|usage| usage.topics += made);
         let (events, answers) = self.remember(posts.into_iter().zip(appended));
-        if !(events.is_empty() || self.shared.events.tell_appended(xid, &before, &events)) {
+        let newest = self.shared.common.server.timeline();
+        if !(events.is_empty() || self.shared.events.tell_appended(newest, xid, &before, &events)) {
             self.shared.turns.ask();
         }
         self.shared.hints.give();

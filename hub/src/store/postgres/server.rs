@@ -83,6 +83,11 @@ impl Server {
         Ok(Self { hosts, timeline: AtomicU32::new(0) })
     }
 
+    /// The newest timeline that was seen.
+    pub(super) fn timeline(&self) -> u32 {
+        self.timeline.load(Ordering::Relaxed)
+    }
+
     /// Asks all hosts at once for one that takes writes; of several it is the one that was promoted last, and never one that was promoted
     /// before another that was seen already.
     ///
@@ -97,7 +102,7 @@ impl Server {
         let (mut best, mut refusals) = (None::<Session>, Vec::new());
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             match answer {
-                Ok(Ok(session)) if session.timeline() < self.timeline.load(Ordering::Relaxed) => {
+                Ok(Ok(session)) if session.timeline() < self.timeline() => {
                     refusals.push("it is a primary that was replaced by another".to_owned());
                 }
                 Ok(Ok(session)) => {
