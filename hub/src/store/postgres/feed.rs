@@ -247,7 +247,7 @@ impl Feed {
         statement: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>> {
-        match open.session.query(statement, parameters, DEADLINE).await {
+        match self.line.ask(open, statement, parameters, DEADLINE).await {
             Ok(rows) => Ok(rows),
             Err(Failure::Refused(error)) => Err(StoreError::Read(words_of(&error))),
             Err(Failure::NotSent(reason) | Failure::Lost(reason)) => {
