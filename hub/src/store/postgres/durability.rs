@@ -12,8 +12,8 @@ FROM pg_stat_replication r";
 
 /// Why one cannot be used whose commits wait for none.
 pub(super) const NO_STANDBY: &str = "its commits wait for no standby, so it loses acknowledged notifications with its disk: set \
-     synchronous_standby_names (Patroni: synchronous_mode and synchronous_mode_strict), or [store] durability = \"declared\" where all its \
-     servers share one storage, so that a failover loses nothing";
+     synchronous_standby_names (Patroni: synchronous_mode and synchronous_mode_strict), or [store] durability = \"declared\" where its \
+     storage is shared by all servers, so that a failover loses nothing";
 
 /// What the settings of a server promise.
 ///
