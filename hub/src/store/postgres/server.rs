@@ -197,7 +197,12 @@ fn is_near(name: &str) -> bool {
 
 /// The modes in which other clients look at the certificate are what is done here whenever TLS is spoken; the driver knows one name for it.
 fn with_known_modes(url: &str) -> String {
-    url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require")
+    let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
+    let known = query.split('&').map(|parameter| match parameter {
+        "sslmode=verify-full" | "sslmode=verify-ca" => "sslmode=require",
+        other => other,
+    });
+    format!("{place}?{}", known.collect::<Vec<_>>().join("&"))
 }
 
 /// With a file its certificates vouch for the servers, and nobody else does.
@@ -251,6 +256,16 @@ mod tests {
             [far("::1:7")],
             "if that is told"
         );
+    }
+
+    #[test]
+    fn only_the_mode_itself_is_written_otherwise() {
+        let password = "postgres://hub:sslmode=verify-ca@one/sslmode=verify-full";
+        assert_eq!(with_known_modes(password), password);
+        let known = with_known_modes(&format!("{password}?connect_timeout=5&sslmode=verify-ca"));
+        assert_eq!(known, format!("{password}?connect_timeout=5&sslmode=require"));
+        let name = "postgres://one/hub?application_name=sslmode=verify-ca";
+        assert_eq!(with_known_modes(name), name);
     }
 
     #[test]
