@@ -135,7 +135,7 @@ impl Documents {
         keys: &Keyring,
         rows: impl Iterator<Item = Fields<'a>>,
     ) -> Result<bool> {
-        let mut known: [Known; ALL.len()] = Default::default();
+        let mut known = <[Known; ALL.len()]>::default();
         for fields in rows {
             if let Some((of, read)) = read(keys, fields)? {
                 known[index(of)] = read;
