@@ -32,7 +32,7 @@ pub struct StoreConfig {
 pub enum Durability {
     /// The hub sees it: a standby has what was acknowledged.
     Proven,
-    /// The operator says so: what is below the only server is itself replicated, or its loss is accepted.
+    /// The operator says so: the storage is shared by all servers, so that a failover loses nothing.
     Declared,
 }
 

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::store::{
     Activation, Checkpoint, DenialScope, Epoch, Intent, NewDenial, Offset, Shard, Spread, Store, StoreError,
+    Uptime,
 };
 
 on_postgres!(
@@ -25,6 +26,7 @@ on_postgres!(
     a_shard_of_a_hub_that_is_up_is_not_taken,
     how_the_shards_are_spread_over_the_hubs_is_known_to_each,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
+    the_uptime_that_both_write_is_that_of_one_of_them,
 );
 
 pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
@@ -188,4 +190,17 @@ async fn whoever_subscribes_and_leaves_at_both_is_counted_once(place: Place) {
     join_all(lanes).await;
     drop(stores);
     assert_eq!(place.faults(), [""; 0]);
+}
+
+async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
+    let stores = both(&place).await;
+    let moments: Vec<_> = (1..=40).map(at).collect();
+    let uptimes = moments.iter().map(|seen| Uptime { seen: *seen, clock_jumps: Vec::new() });
+    let puts = uptimes.enumerate().map(|(number, uptime)| stores[number % 2].put_uptime(uptime));
+    for put in join_all(puts).await {
+        put.unwrap();
+    }
+    let kept = stores[0].uptime().await.unwrap().unwrap();
+    assert_eq!(stores[1].uptime().await.unwrap().as_ref(), Some(&kept));
+    assert!(moments.contains(&kept.seen));
 }

@@ -37,6 +37,8 @@ const BATCH_POSTS: usize = 1_024;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of what anybody's pings have fetched that may wait, so that a post waits for few of them.
 const STRANGE_BYTES: u32 = 256 * 1024;
+/// Bytes that a database takes in a millisecond at least, also while much else goes on: the deadline of a batch grows by that.
+const BYTES_PER_MILLISECOND: u64 = 4_000;
 /// So long is looked for what became of a batch, before its publishers are told that nobody knows.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -313,7 +315,8 @@ impl Writer {
     async fn send(&mut self, batch: &Batch<'_>) -> Result<Outcome> {
         let mut parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![&self.shared.node];
         parameters.extend(batch.parameters());
-        let rows = self.line.write(APPEND, &parameters, DEADLINE).await?;
+        let deadline = DEADLINE + Duration::from_millis(batch.bytes() / BYTES_PER_MILLISECOND);
+        let rows = self.line.write(APPEND, &parameters, deadline).await?;
         let fields = Fields::of("log", the_only(&rows)?);
         let xid = fields.get("xid")?;
         self.last = Some(xid);
@@ -345,7 +348,8 @@ impl Writer {
         self.shared.known_usage().weigh(publishers_grew, strangers_grew);
         self.shared.change_usage(|usage| usage.topics += made);
         let (events, answers) = self.remember(posts.into_iter().zip(appended));
-        if !(events.is_empty() || self.shared.events.tell_appended(xid, &before, &events)) {
+        let newest = self.shared.common.server.timeline();
+        if !(events.is_empty() || self.shared.events.tell_appended(newest, xid, &before, &events)) {
             self.shared.turns.ask();
         }
         self.shared.hints.give();

@@ -160,6 +160,11 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// What all of it weighs.
+    pub(super) fn bytes(&self) -> u64 {
+        self.posts.weights.iter().fold(0_u64, |bytes, weight| bytes.saturating_add(weight.unsigned_abs()))
+    }
+
     /// For each post, which of the topics in the answer it is of, from 0.
     pub(super) fn topics_of_posts(&self) -> impl Iterator<Item = usize> {
         self.posts.of.iter().map(|of| usize::try_from(of - 1).unwrap_or_default())

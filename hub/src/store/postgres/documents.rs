@@ -19,14 +19,23 @@ pub(super) const LOG: &str = BESIDE[4];
 
 /// The documents, each as it was read or written last.
 #[derive(Default)]
-pub(super) struct Documents(Mutex<[Known; ALL.len()]>);
+pub(super) struct Documents(Mutex<All>);
+
+#[derive(Default)]
+struct All {
+    known: [Known; ALL.len()],
+    /// How often one of them was put here.
+    changes: u64,
+}
 
 struct Known {
     /// 0: it was never written.
     version: i64,
     /// Or why it cannot be read.
-    content: std::result::Result<Option<Vec<u8>>, String>,
+    content: Content,
 }
+
+type Content = std::result::Result<Option<Vec<u8>>, String>;
 
 impl Default for Known {
     fn default() -> Self {
@@ -82,46 +91,79 @@ fn damaged(of: Document, reason: &dyn fmt::Display) -> StoreError {
     StoreError::Damaged { space: "documents", reason: format!("{}: {reason}", name(of)) }
 }
 
+/// What was read: the columns `kind, version, content`. A later version of the hub may have more of them.
+fn read(keys: &Keyring, fields: Fields<'_>) -> Result<Option<(Document, Known)>> {
+    let kind: i16 = fields.get("kind")?;
+    let Some(of) = ALL.into_iter().find(|of| number(*of) == kind) else { return Ok(None) };
+    let kept: &[u8] = fields.get("content")?;
+    let content = open(keys, of, kept).map(Some).map_err(|error| error.to_string());
+    Ok(Some((of, Known { version: fields.get("version")?, content })))
+}
+
 impl Documents {
     /// The versions by their numbers.
     pub(super) fn versions(&self) -> Vec<i64> {
-        self.lock().iter().map(|known| known.version).collect()
+        self.lock().known.iter().map(|known| known.version).collect()
     }
 
     pub(super) fn version(&self, of: Document) -> i64 {
-        self.lock()[index(of)].version
+        self.lock().known[index(of)].version
     }
 
     pub(super) fn content(&self, of: Document) -> io::Result<Option<Vec<u8>>> {
-        let content = self.lock()[index(of)].content.clone();
+        let content = self.lock().known[index(of)].content.clone();
         content.map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))
     }
 
     /// Takes what was read: the columns `kind, version, content`.
     pub(super) fn take(&self, keys: &Keyring, fields: Fields<'_>) -> Result<()> {
-        let kind: i16 = fields.get("kind")?;
-        // A later version of the hub may have more of them.
-        let Some(of) = ALL.into_iter().find(|of| number(*of) == kind) else { return Ok(()) };
-        let kept: &[u8] = fields.get("content")?;
-        self.put(of, fields.get("version")?, open(keys, of, kept).map(Some));
+        if let Some((of, Known { version, content })) = read(keys, fields)? {
+            self.put_known(of, version, content);
+        }
         Ok(())
+    }
+
+    /// How often one of them was put here, for [`Documents::replace`].
+    pub(super) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// Takes these rows as all that there is, in whatever versions, unless something was put here since there were so many changes; tells which.
+    pub(super) fn replace<'a>(
+        &self,
+        changes: u64,
+        keys: &Keyring,
+        rows: impl Iterator<Item = Fields<'a>>,
+    ) -> Result<bool> {
+        let mut known = <[Known; ALL.len()]>::default();
+        for fields in rows {
+            if let Some((of, read)) = read(keys, fields)? {
+                known[index(of)] = read;
+            }
+        }
+        let mut all = self.lock();
+        let is_current = all.changes == changes;
+        if is_current {
+            all.known = known;
+        }
+        Ok(is_current)
     }
 
     /// This is what it is in this version, unless a newer one is known.
     pub(super) fn put(&self, of: Document, version: i64, content: Result<Option<Vec<u8>>>) {
+        self.put_known(of, version, content.map_err(|error| error.to_string()));
+    }
+
+    fn put_known(&self, of: Document, version: i64, content: Content) {
         let mut all = self.lock();
-        let known = &mut all[index(of)];
+        all.changes += 1;
+        let known = &mut all.known[index(of)];
         if known.version < version {
-            *known = Known { version, content: content.map_err(|error| error.to_string()) };
+            *known = Known { version, content };
         }
     }
 
-    /// Another server may have older versions.
-    pub(super) fn forget(&self) {
-        *self.lock() = std::array::from_fn(|_| Known::default());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, [Known; ALL.len()]> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         // What it guards is complete between any two statements.
         lock(&self.0)
     }
@@ -146,7 +188,11 @@ mod tests {
         }
         assert_eq!(documents.versions(), [2; 4]);
         assert!(open(&Keyring::none(), Document::TicketKey, b"\x02").is_err());
-        documents.forget();
+        let changes = documents.changes();
+        documents.put(Document::PublisherTokens, 3, Ok(None));
+        assert!(!documents.replace(changes, &keys, std::iter::empty()).unwrap(), "one was changed meanwhile");
+        assert_eq!(documents.versions(), [3, 2, 2, 2]);
+        assert!(documents.replace(documents.changes(), &keys, std::iter::empty()).unwrap());
         assert_eq!(documents.versions(), [0; 4]);
     }
 }

@@ -4,10 +4,16 @@ use super::session::State;
 use crate::config::Durability;
 use crate::store::{Result, StoreError};
 
-/// Whether a standby on which commits wait has what was written up to there; NULL where this role may not see that.
+/// Whether a standby on which commits wait has what was written up to there, and of how many this role may not see that.
 pub(super) const PROOF: &str = "
-SELECT bool_or(r.flush_lsn >= $1::text::pg_lsn) AS has_it, count(*) AS standbys
-FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')";
+SELECT bool_or(r.flush_lsn >= $1::text::pg_lsn) FILTER (WHERE r.sync_state IN ('sync', 'quorum')) AS has_it,
+    count(*) FILTER (WHERE r.sync_state IS NULL) AS hidden
+FROM pg_stat_replication r";
+
+/// Why one cannot be used whose commits wait for none.
+pub(super) const NO_STANDBY: &str = "its commits wait for no standby, so it loses acknowledged notifications with its disk: set \
+     synchronous_standby_names (Patroni: synchronous_mode and synchronous_mode_strict), or [store] durability = \"declared\" where its \
+     storage is shared by all servers, so that a failover loses nothing";
 
 /// What the settings of a server promise.
 ///
@@ -19,8 +25,7 @@ pub(super) fn check(state: State, expected: Durability) -> Result<()> {
     } else if !state.whole_pages {
         "full_page_writes is off, so a power cut can damage it: switch it on"
     } else if expected == Durability::Proven && !state.names_standbys {
-        "its commits wait for no standby, so it loses acknowledged notifications with its disk: set synchronous_standby_names (Patroni: \
-         synchronous_mode and synchronous_mode_strict), or [store] durability = \"declared\" where its storage is itself replicated"
+        NO_STANDBY
     } else {
         return Ok(());
     };
@@ -31,11 +36,11 @@ pub(super) fn check(state: State, expected: Durability) -> Result<()> {
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn judge(has_it: Option<bool>, standbys: i64) -> Result<()> {
+pub(super) fn judge(has_it: Option<bool>, hidden: i64) -> Result<()> {
     let lacks = match has_it {
         Some(true) => return Ok(()),
         Some(false) => "no synchronous standby has what it acknowledged: look at pg_stat_replication",
-        None if standbys > 0 => {
+        None if hidden > 0 => {
             "the hub may not see what its standbys have: GRANT pg_monitor to the hub's role"
         }
         None => "no synchronous standby is connected to it: look at pg_stat_replication",
@@ -69,11 +74,11 @@ mod tests {
 
     #[test]
     fn a_standby_proves_it_by_having_it() {
-        assert!(judge(Some(true), 1).is_ok());
-        for (has_it, standbys, word) in
-            [(Some(false), 1, "acknowledged"), (None, 1, "pg_monitor"), (None, 0, "connected")]
+        assert!(judge(Some(true), 0).is_ok());
+        for (has_it, hidden, word) in
+            [(Some(false), 0, "acknowledged"), (None, 1, "pg_monitor"), (None, 0, "connected")]
         {
-            let told = judge(has_it, standbys).unwrap_err().to_string();
+            let told = judge(has_it, hidden).unwrap_err().to_string();
             assert!(told.contains(word), "{told}");
         }
     }

@@ -34,10 +34,26 @@ struct State {
     watchers: Vec<mpsc::UnboundedSender<StoreEvent>>,
     order_watchers: Vec<mpsc::UnboundedSender<OrderEvent>>,
     accepted_watchers: Vec<mpsc::UnboundedSender<(Shard, Accepted)>>,
-    /// What the database showed when the feed was read last: all of that was told.
+    /// The timeline of the server whose feed is read.
+    timeline: u32,
+    /// What the database showed when the feed was read last: all of that was told, up to `kept`.
     seen: Seen,
+    /// The last transaction of which something was found in the feed. A server that was killed has kept it, and so gives no number up to this
+    /// one to others; but maybe later ones, also of those that it had shown.
+    kept: i64,
     /// Own transactions that it did not show, and that were told at once.
     told: HashSet<i64>,
+}
+
+/// Where the feed is to be read on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    /// What was told already,
+    pub(super) seen: Seen,
+    /// up to this transaction.
+    pub(super) kept: i64,
+    /// Transactions that may be left out.
+    pub(super) told: Vec<i64>,
 }
 
 impl Events {
@@ -59,21 +75,24 @@ impl Events {
         receiver
     }
 
-    /// Where the feed is to be read on, and which transactions it may leave out.
-    pub(super) fn position(&self) -> (Seen, Vec<i64>) {
+    /// Where the feed is to be read on.
+    pub(super) fn position(&self) -> Position {
         let state = self.lock();
-        (state.seen.clone(), state.told.iter().copied().collect())
+        Position { seen: state.seen.clone(), kept: state.kept, told: state.told.iter().copied().collect() }
     }
 
     /// Tells what this transaction of ours has appended, if it is next: `before` are those that told of the same topics before it. Returns
-    /// whether that is told now; otherwise the feed has to be read.
-    pub(super) fn tell_appended(&self, xid: i64, before: &[i64], events: &[StoreEvent]) -> bool {
+    /// whether that is told now; otherwise the feed has to be read, as always where that has not begun on the newest timeline.
+    pub(super) fn tell_appended(&self, newest: u32, xid: i64, before: &[i64], events: &[StoreEvent]) -> bool {
         let mut state = self.lock();
+        if state.timeline != newest {
+            return false;
+        }
         // It was found in the feed before it was answered.
-        if state.seen.shows(xid) {
+        if state.was_read(xid) {
             return true;
         }
-        if !before.iter().all(|before| state.seen.shows(*before) || state.told.contains(before)) {
+        if !before.iter().all(|before| state.was_read(*before) || state.told.contains(before)) {
             return false;
         }
         state.told.insert(xid);
@@ -81,8 +100,9 @@ impl Events {
         true
     }
 
-    /// Tells what was read in the feed, with its transactions and in its order. Orders are told behind everything that was committed before them.
-    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+    /// Tells what was read in the feed, with its transactions and in its order; the last of those that were found there is this one, if any. Orders
+    /// are told behind everything that was committed before them.
+    pub(super) fn follow(&self, seen: Seen, last: i64, happened: &[(i64, Happened)]) {
         let mut state = self.lock();
         let new: Vec<_> =
             happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
@@ -98,18 +118,19 @@ impl Events {
                 Happened::Accepted(shard, accepted) => state.tell_accepted(*shard, *accepted),
             }
         }
+        // Of those that the reading has left out it shows some.
+        let shown = state.told.iter().copied().filter(|xid| seen.shows(*xid)).max();
+        state.kept = state.kept.max(last).max(shown.unwrap_or_default());
         state.told.retain(|xid| !seen.shows(*xid));
         state.seen = seen;
     }
 
-    /// What has happened is not known in its order: everybody has to look again.
-    pub(super) fn resync(&self) {
-        self.lock().resync();
-    }
-
-    /// Everybody has to look again, and from now on the feed is read from there.
-    pub(super) fn begin_at(&self, seen: Seen) {
+    /// Everybody has to look again, and from now on the feed of this timeline is read from there. A server that is killed keeps all transactions
+    /// up to `kept`; all later ones of the feed are yet to be told.
+    pub(super) fn begin_at(&self, timeline: u32, seen: Seen, kept: i64) {
         let mut state = self.lock();
+        state.timeline = timeline;
+        state.kept = kept;
         state.seen = seen;
         state.told.clear();
         state.resync();
@@ -122,6 +143,11 @@ impl Events {
 }
 
 impl State {
+    /// Whether what this transaction has to tell was found in the feed.
+    fn was_read(&self, xid: i64) -> bool {
+        xid <= self.kept && self.seen.shows(xid)
+    }
+
     /// Everybody gets all of them, one after the other.
     fn tell(&mut self, events: &[&StoreEvent]) {
         self.watchers.retain(|watcher| events.iter().all(|event| watcher.send((*event).clone()).is_ok()));
@@ -166,23 +192,43 @@ mod tests {
     #[test]
     fn what_this_hub_appends_is_told_at_once_where_it_is_next_and_never_twice() {
         let events = Events::default();
-        events.follow(seen("10:10:"), &[]);
+        events.begin_at(1, seen("10:10:"), 9);
         let mut watching = events.watch();
-        assert!(events.tell_appended(12, &[9], &[appended(1)]), "what was before it was told");
-        assert!(events.tell_appended(13, &[12], &[appended(2)]), "and so was its own");
+        assert!(events.tell_appended(1, 12, &[9], &[appended(1)]), "what was before it was told");
+        assert!(events.tell_appended(1, 13, &[12], &[appended(2)]), "and so was its own");
         assert_eq!(told(&mut watching), [appended(1), appended(2)]);
-        assert!(!events.tell_appended(15, &[14], &[appended(4)]), "another hub's comes first");
+        assert!(!events.tell_appended(1, 15, &[14], &[appended(4)]), "another hub's comes first");
         assert_eq!(told(&mut watching), []);
-        let (_, mut left_out) = events.position();
+        let mut left_out = events.position().told;
         left_out.sort_unstable();
         assert_eq!(left_out, [12, 13]);
         // It may have been read before the second one was told.
         let rows = [(13, appended(2)), (14, appended(3)), (15, appended(4))];
-        events.follow(seen("16:16:"), &rows.map(|(xid, event)| (xid, Happened::Event(event))));
+        events.follow(seen("16:16:"), 15, &rows.map(|(xid, event)| (xid, Happened::Event(event))));
         assert_eq!(told(&mut watching), [appended(3), appended(4)]);
-        assert!(events.tell_appended(15, &[14], &[appended(4)]), "the feed was faster");
+        assert!(events.tell_appended(1, 15, &[14], &[appended(4)]), "the feed was faster");
         assert_eq!(told(&mut watching), []);
-        assert_eq!(events.position(), (seen("16:16:"), Vec::new()));
+        assert_eq!(events.position(), Position { seen: seen("16:16:"), kept: 15, told: Vec::new() });
+    }
+
+    #[test]
+    fn what_a_restarted_server_calls_like_something_that_it_has_lost_is_told() {
+        let events = Events::default();
+        events.begin_at(1, seen("10:10:"), 9);
+        let mut watching = events.watch();
+        assert!(events.tell_appended(1, 10, &[9], &[appended(1)]));
+        // What is between these was a hint, for example, and is lost.
+        events.follow(seen("20:20:"), 0, &[]);
+        assert_eq!(events.position().kept, 10);
+        assert!(!events.tell_appended(1, 13, &[12], &[appended(3)]), "another hub's comes first");
+        events.follow(
+            seen("14:14:"),
+            13,
+            &[12_i64, 13].map(|xid| (xid, Happened::Event(appended(xid.unsigned_abs())))),
+        );
+        assert!(events.tell_appended(1, 14, &[13], &[appended(14)]), "it is next");
+        assert_eq!(told(&mut watching), [appended(1), appended(12), appended(13), appended(14)]);
+        assert!(!events.tell_appended(2, 15, &[14], &[appended(15)]), "nothing is known of a later timeline");
     }
 
     #[test]
@@ -192,14 +238,15 @@ mod tests {
         let answered = OrderEvent::Answered(OrderId(1));
         events.follow(
             seen("3:3:"),
+            2,
             &[(1, Happened::Order(answered.clone())), (2, Happened::Event(appended(1)))],
         );
         assert_eq!((orders.try_recv(), told(&mut watching)), (Ok(answered), vec![appended(1)]));
-        events.begin_at(seen("9:9:"));
+        events.begin_at(1, seen("9:9:"), 7);
         assert_eq!(
             (orders.try_recv(), told(&mut watching)),
             (Ok(OrderEvent::Resync), vec![StoreEvent::Resync])
         );
-        assert_eq!(events.position(), (seen("9:9:"), Vec::new()));
+        assert_eq!(events.position(), Position { seen: seen("9:9:"), kept: 7, told: Vec::new() });
     }
 }

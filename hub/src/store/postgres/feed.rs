@@ -1,12 +1,14 @@
 //! Reading the feed, in which every commit writes down what others have to hear of.
 //!
 //! Each reading has a snapshot of the database, and the next one gets exactly what that did not show: nothing is missed or told twice, however
-//! commits come in between. This goes on over connections that are lost. Only a server that was promoted meanwhile may give the numbers of
-//! transactions to others: there, and where too much has happened, everybody has to read everything again.
+//! commits come in between. This goes on over connections that are lost, and over a server that was killed. That gives the numbers of the last
+//! transactions to others, if nothing of them had to be kept; but none up to the last one that wrote something into the feed, for that was kept:
+//! what has a later number is new, whatever the snapshot says. Only a server that was promoted meanwhile may have forgotten more: there, and
+//! where too much has happened, everybody has to read everything again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use resync_common::backoff::Backoff;
 use resync_core::websub::TopicUrl;
@@ -15,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::events::Happened;
+use super::events::{Happened, Position};
 use super::hints::{self, CHANNEL};
 use super::line::{DEADLINE, Line, Open};
 use super::registry;
@@ -33,21 +35,30 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Pauses where it cannot be read.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// What is older may be dropped: it is kept for two hours at least.
+/// What is older by the database's clock may be dropped: it is kept for two hours at least.
 const LASTS: Duration = Duration::from_secs(3_600);
-/// Rows that are read at once; who has missed more reads everything again.
-const MOST: usize = 100_000;
+/// Events that are read at once, give or take those of a row; who has missed more reads everything again.
+const MOST: i64 = 100_000;
 
-const SEEN: &str = "SELECT pg_current_snapshot()::text AS seen";
-/// What the snapshot `$1` did not show, and the snapshot of this. The transactions `$2` are left out.
+/// A snapshot, and the last transaction of the feed that it shows.
+const SEEN: &str = "
+SELECT pg_current_snapshot()::text AS seen, clock_timestamp() AS at,
+    (SELECT e.xid::text::bigint FROM hub.feed e ORDER BY e.xid DESC LIMIT 1) AS kept";
+/// What the snapshot `$1` did not show, or is later than the transaction `$4`, and the snapshot of this. The transactions `$2` are left out.
+/// `upto` counts the events up to this row.
 const READ: &str = "
-SELECT s.seen::text AS seen, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds, f.shards, f.subject
-FROM (SELECT pg_current_snapshot() AS seen) s LEFT JOIN (
-    SELECT e.* FROM hub.feed e
-    WHERE e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
-        AND e.xid::text::bigint <> ALL ($2)
-    ORDER BY e.ordinal LIMIT $3
-) f ON true
+SELECT s.seen::text AS seen, s.at, f.upto, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds,
+    f.shards, f.subject
+FROM (SELECT pg_current_snapshot() AS seen, clock_timestamp() AS at) s LEFT JOIN (
+    SELECT r.*, sum(r.events) OVER (ORDER BY r.ordinal)::bigint AS upto
+    FROM (
+        SELECT e.*, greatest(cardinality(e.weights), 1) AS events FROM hub.feed e
+        WHERE e.xid >= least(pg_snapshot_xmin($1::text::pg_snapshot), $4::bigint::text::xid8)
+            AND (e.xid > $4::bigint::text::xid8 OR NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot))
+            AND e.xid::text::bigint <> ALL ($2)
+        ORDER BY e.ordinal LIMIT $3
+    ) r
+) f ON f.upto - f.events < $3
 ORDER BY f.ordinal";
 /// Subscriptions as they are now. Of one that has ended since then nothing is found, and its end is told later.
 const SUBSCRIPTIONS: &str = "
@@ -78,8 +89,8 @@ pub(super) struct Feed {
     line: Line,
     /// The connection that was used last.
     open: Option<Arc<Open>>,
-    /// The timeline of the server that was read last, and when that was.
-    last: Option<(u32, Instant)>,
+    /// The timeline of the server that was read last, and when that was by its clock.
+    last: Option<(u32, SystemTime)>,
     has_failed: bool,
 }
 
@@ -135,39 +146,46 @@ impl Feed {
             if let Err(reason) = open.session.listen(CHANNEL, hints::signature(self.shared.node)).await {
                 tracing::debug!(%reason, "no hints come: the feed is read every {EVERY:?}");
             }
+            if open.xid <= self.shared.events.position().kept {
+                tracing::error!("the database has lost what it had acknowledged: everything is read again");
+                self.last = None;
+            }
             self.open = Some(Arc::clone(&open));
         }
         let timeline = open.session.timeline();
-        let goes_on = self.last.is_some_and(|(known, at)| known == timeline && at.elapsed() < LASTS);
-        let told = if goes_on { self.go_on(&open).await? } else { false };
-        if !told {
-            self.begin_anew(&open).await?;
-        }
-        self.last = Some((timeline, Instant::now()));
+        let told = match self.last {
+            Some((known, at)) if known == timeline => self.go_on(&open, at).await?,
+            _ => None,
+        };
+        let at = match told {
+            Some(at) => at,
+            None => self.begin_anew(&open).await?,
+        };
+        self.last = Some((timeline, at));
         Ok(())
     }
 
-    /// Returns whether that is all that has happened.
-    async fn go_on(&self, open: &Arc<Open>) -> Result<bool> {
-        let (seen, left_out) = self.shared.events.position();
-        let (seen, most) = (seen.as_str(), i64::try_from(MOST).unwrap_or(i64::MAX));
-        let rows = self.ask(open, READ, &[&seen, &left_out, &most]).await?;
-        if rows.len() == MOST {
-            return Ok(false);
+    /// Returns when that was, unless it may not be all that has happened since the last reading.
+    async fn go_on(&self, open: &Arc<Open>, last: SystemTime) -> Result<Option<SystemTime>> {
+        let Position { seen, kept, told } = self.shared.events.position();
+        let rows = self.ask(open, READ, &[&seen.as_str(), &told, &MOST, &kept]).await?;
+        let at = Fields::of("feed", the_only(&rows)?).get::<SystemTime>("at")?;
+        if upto(&rows)? >= MOST || is_over(last, at) {
+            return Ok(None);
         }
         match self.tell(open, &rows).await {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(Some(at)),
             // It would be found again and again.
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::error!(%error, "the feed cannot be understood: everything is read again");
-                Ok(false)
+                Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
     async fn tell(&self, open: &Arc<Open>, rows: &[Row]) -> Result<()> {
-        let seen = seen_of(rows)?;
+        let seen = seen_of(the_only(rows)?)?;
         let happened: Vec<_> = rows.iter().map(|row| Fields::of("feed", row)).collect();
         let (mut places, mut has_documents) = (Vec::new(), false);
         for fields in &happened {
@@ -181,11 +199,12 @@ impl Feed {
             registry::refresh(&self.shared).await?;
         }
         let subscriptions = self.subscriptions(open, &places).await?;
-        let mut told = Vec::new();
+        let (mut told, mut last) = (Vec::new(), 0_i64);
         for fields in happened {
             // Where nothing has happened there is one row with nothing but the snapshot.
             let (kind, xid) = (fields.get::<Option<i16>>("kind")?, fields.get::<Option<i64>>("xid")?);
             if let (Some(kind), Some(xid)) = (kind, xid) {
+                last = last.max(xid);
                 // What this hub has accepted itself it hands over itself.
                 if (ASKED..=PINGED).contains(&kind) && fields.get::<i64>("node")? == self.shared.node {
                     continue;
@@ -194,17 +213,20 @@ impl Feed {
                 told.extend(all.into_iter().map(|what| (xid, what)));
             }
         }
-        self.shared.follow(seen, &told);
+        self.shared.follow(seen, last, &told);
         Ok(())
     }
 
-    /// What was not told before is not told any more.
-    async fn begin_anew(&self, open: &Arc<Open>) -> Result<()> {
-        let seen = seen_of(&self.ask(open, SEEN, &[]).await?)?;
-        self.shared.documents.forget();
-        registry::refresh(&self.shared).await?;
-        self.shared.begin_at(seen);
-        Ok(())
+    /// What was not told before is not told any more. Returns when that was.
+    async fn begin_anew(&self, open: &Arc<Open>) -> Result<SystemTime> {
+        let rows = self.ask(open, SEEN, &[]).await?;
+        let row = the_only(&rows)?;
+        let fields = Fields::of("feed", row);
+        // This connection has written something that was kept, and may be later.
+        let kept = fields.get::<Option<i64>>("kept")?.unwrap_or_default().max(open.xid);
+        registry::read_again(&self.shared).await?;
+        self.shared.begin_at(open.session.timeline(), seen_of(row)?, kept);
+        fields.get("at")
     }
 
     /// Those of these that there are, with the URLs of their topics.
@@ -225,7 +247,7 @@ impl Feed {
         statement: &'static str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>> {
-        match open.session.query(statement, parameters, DEADLINE).await {
+        match self.line.ask(open, statement, parameters, DEADLINE).await {
             Ok(rows) => Ok(rows),
             Err(Failure::Refused(error)) => Err(StoreError::Read(words_of(&error))),
             Err(Failure::NotSent(reason) | Failure::Lost(reason)) => {
@@ -257,8 +279,19 @@ fn subscribed(fields: Fields<'_>) -> Result<(Place, Subscribed)> {
     Ok(((Shard(fields.small("shard")?), topic, id), (slot, fields.topic_url("url")?)))
 }
 
-fn seen_of(rows: &[Row]) -> Result<Seen> {
-    let fields = Fields::of("feed", the_only(rows)?);
+/// How many events these rows tell of.
+fn upto(rows: &[Row]) -> Result<i64> {
+    let last = rows.last().map(|row| Fields::of("feed", row).get::<Option<i64>>("upto")).transpose()?;
+    Ok(last.flatten().unwrap_or_default())
+}
+
+/// Whether some of what was written since then may have been dropped by now.
+fn is_over(last: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(last).is_ok_and(|passed| passed >= LASTS)
+}
+
+fn seen_of(row: &Row) -> Result<Seen> {
+    let fields = Fields::of("feed", row);
     Seen::parse(fields.text("seen")?).ok_or_else(|| fields.damaged("seen", "this is no snapshot"))
 }
 

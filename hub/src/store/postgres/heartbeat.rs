@@ -112,7 +112,7 @@ impl Heartbeat {
                 let lsn = fields.text("lsn")?;
                 let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
                 let proof = Fields::of("standbys", the_only(&proof)?);
-                durability::judge(proof.get("has_it")?, proof.get("standbys")?)?;
+                durability::judge(proof.get("has_it")?, proof.get("hidden")?)?;
             }
             self.prove_at = Instant::now() + PROVE_EVERY;
         }

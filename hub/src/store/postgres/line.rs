@@ -29,11 +29,12 @@ const OPENING: Duration = Duration::from_secs(4);
 /// How often a command is tried that others stood in the way of.
 const TRIES: usize = 4;
 
-const OPEN: &str = "SELECT generation, xid FROM hub.open_line_1($1, $2)";
+const OPEN: &str = "SELECT generation, xid FROM hub.open_line_1($1, $2, $3)";
 /// What our functions answer by a refusal.
 const MADE_ANEW: &str = "HB001";
 const FENCED: &str = "HB002";
 const TOO_MANY: &str = "HB003";
+const WITHOUT_STANDBY: &str = "HB004";
 
 /// What all connections share.
 #[derive(Debug)]
@@ -59,6 +60,14 @@ pub(super) struct Line {
     current: Mutex<Option<Arc<Open>>>,
 }
 
+/// What is known of the database.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// Nothing is sent while it is away.
+    Heeded,
+    Ignored,
+}
+
 /// The connection as it is now.
 #[derive(Debug)]
 pub(super) struct Open {
@@ -78,16 +87,23 @@ impl Line {
     /// # Errors
     /// [`StoreError::Away`] and [`StoreError::NotDurable`]: at once while the database is known to be away.
     pub(super) async fn open(&self) -> Result<Arc<Open>> {
-        self.common.health.get()?;
-        self.open_now().await
+        self.opened(Known::Heeded).await
     }
 
     /// The same whatever is known of the database.
     pub(super) async fn open_now(&self) -> Result<Arc<Open>> {
+        self.opened(Known::Ignored).await
+    }
+
+    async fn opened(&self, known: Known) -> Result<Arc<Open>> {
+        self.heed(known)?;
         let mut current = self.current.lock().await;
-        if let Some(open) = current.as_ref().filter(|open| !open.session.is_closed()) {
+        if let Some(open) = current.as_ref().filter(|open| !open.session.is_closed() && self.is_newest(open))
+        {
             return Ok(Arc::clone(open));
         }
+        // Who was before this one may have found out that it is away.
+        self.heed(known)?;
         *current = None;
         let late = |_| StoreError::Away(format!("no answer within {OPENING:?}"));
         let open = Arc::new(timeout(OPENING, self.connect()).await.map_err(late)??);
@@ -95,10 +111,41 @@ impl Line {
         Ok(open)
     }
 
+    fn heed(&self, known: Known) -> Result<()> {
+        match known {
+            Known::Heeded => self.common.health.get(),
+            Known::Ignored => Ok(()),
+        }
+    }
+
+    /// Whether the server at the other end was not replaced, as far as anybody here knows. One that was, and does not know it, may still answer:
+    /// that counts for nothing.
+    pub(super) fn is_newest(&self, open: &Open) -> bool {
+        open.session.timeline() >= self.common.server.timeline()
+    }
+
+    /// Runs one statement there.
+    pub(super) async fn ask(
+        &self,
+        open: &Open,
+        statement: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+        deadline: Duration,
+    ) -> std::result::Result<Vec<Row>, Failure> {
+        let answer = open.session.query(statement, parameters, deadline).await;
+        match answer {
+            Ok(_) | Err(Failure::Refused(_)) if !self.is_newest(open) => {
+                Err(Failure::Lost("the server was replaced by another".to_owned()))
+            }
+            answer => answer,
+        }
+    }
+
     async fn connect(&self) -> Result<Open> {
         let session = self.common.server.connect().await.map_err(StoreError::Away)?;
         durability::check(session.state(), self.common.durability)?;
-        let rows = session.query(OPEN, &[&self.id, &self.common.node], OPENING).await;
+        let is_proven = self.common.durability == Durability::Proven;
+        let rows = session.query(OPEN, &[&self.id, &self.common.node, &is_proven], OPENING).await;
         let rows = rows.map_err(|failure| StoreError::Away(failure.told()))?;
         let row = rows.first().ok_or_else(|| StoreError::Away("no answer to the first commit".to_owned()))?;
         let fields = Fields::of("lines", row);
@@ -123,8 +170,7 @@ impl Line {
         parameters: &[&(dyn ToSql + Sync)],
         deadline: Duration,
     ) -> Result<Vec<Row>> {
-        self.common.health.get()?;
-        self.read_now(statement, parameters, deadline).await
+        self.read_as(Known::Heeded, statement, parameters, deadline).await
     }
 
     /// The same whatever is known of the database.
@@ -134,11 +180,21 @@ impl Line {
         parameters: &[&(dyn ToSql + Sync)],
         deadline: Duration,
     ) -> Result<Vec<Row>> {
+        self.read_as(Known::Ignored, statement, parameters, deadline).await
+    }
+
+    async fn read_as(
+        &self,
+        known: Known,
+        statement: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+        deadline: Duration,
+    ) -> Result<Vec<Row>> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let open = self.open_now().await?;
-            match open.session.query(statement, parameters, deadline).await {
+            let open = self.opened(known).await?;
+            match self.ask(&open, statement, parameters, deadline).await {
                 Ok(rows) => return Ok(rows),
                 Err(Failure::Refused(error)) if tries < TRIES && passes(&error) => {}
                 Err(Failure::Refused(error)) => return Err(StoreError::Read(words_of(&error))),
@@ -164,8 +220,7 @@ impl Line {
         parameters: &[&(dyn ToSql + Sync)],
         deadline: Duration,
     ) -> Result<Vec<Row>> {
-        self.common.health.get()?;
-        self.write_now(statement, parameters, deadline).await
+        self.write_as(Known::Heeded, statement, parameters, deadline).await
     }
 
     /// The same whatever is known of the database.
@@ -175,19 +230,32 @@ impl Line {
         parameters: &[&(dyn ToSql + Sync)],
         deadline: Duration,
     ) -> Result<Vec<Row>> {
+        self.write_as(Known::Ignored, statement, parameters, deadline).await
+    }
+
+    async fn write_as(
+        &self,
+        known: Known,
+        statement: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+        deadline: Duration,
+    ) -> Result<Vec<Row>> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let open = self.open_now().await?;
+            let open = self.opened(known).await?;
             let fence: [&(dyn ToSql + Sync); 2] = [&self.id, &open.generation];
             let all: Vec<_> = fence.into_iter().chain(parameters.iter().copied()).collect();
-            match open.session.query(statement, &all, deadline).await {
+            match self.ask(&open, statement, &all, deadline).await {
                 Ok(rows) => return Ok(rows),
                 Err(Failure::Refused(error)) if error.code().code() == FENCED => {
                     return Err(StoreError::Fenced);
                 }
                 Err(Failure::Refused(error)) if error.code().code() == TOO_MANY => {
                     return Err(StoreError::Busy);
+                }
+                Err(Failure::Refused(error)) if error.code().code() == WITHOUT_STANDBY => {
+                    return Err(StoreError::NotDurable(durability::NO_STANDBY.to_owned()));
                 }
                 Err(Failure::Refused(error)) if error.code().code() == MADE_ANEW => {
                     self.give_up(&open).await;

@@ -20,11 +20,13 @@ $$;
 -- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there, and no longer than
 -- its caller does: nobody would end it, and while no standby acknowledges there would be more and more of them. The commit of this is also the
 -- proof that the server still acknowledges, before anything is read from it.
-CREATE OR REPLACE FUNCTION hub.open_line_1(line bigint, node bigint, OUT generation bigint, OUT xid bigint)
+CREATE OR REPLACE FUNCTION hub.open_line_1(line bigint, node bigint, proven boolean, OUT generation bigint, OUT xid bigint)
 LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
+    -- Behind a pooler what was set for the session may have been set for another one.
+    PERFORM set_config('synchronous_commit', 'on', true);
     PERFORM pg_advisory_xact_lock(line);
-    INSERT INTO hub.line AS l VALUES (line, node, 1, clock_timestamp())
+    INSERT INTO hub.line AS l VALUES (line, node, 1, clock_timestamp(), proven)
     ON CONFLICT (id) DO UPDATE SET generation = l.generation + 1, opened_at = excluded.opened_at
     RETURNING l.generation INTO generation;
     xid := pg_current_xact_id()::text::bigint;
@@ -34,12 +36,18 @@ $$;
 -- To be called first by whatever writes.
 CREATE OR REPLACE FUNCTION hub.fence_1(line bigint, generation bigint) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    must_wait boolean;
 BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
     PERFORM pg_advisory_xact_lock_shared(line);
     -- A statement of its own, hence a fresh snapshot.
-    PERFORM FROM hub.line l WHERE l.id = line AND l.generation = fence_1.generation;
+    SELECT l.proven INTO must_wait FROM hub.line l WHERE l.id = line AND l.generation = fence_1.generation;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the connection was made anew' USING ERRCODE = 'HB001';
+    END IF;
+    IF must_wait AND current_setting('synchronous_standby_names') = '' THEN
+        RAISE EXCEPTION 'commits wait for no standby' USING ERRCODE = 'HB004';
     END IF;
 END
 $$;

@@ -195,7 +195,7 @@ CREATE OR REPLACE FUNCTION hub.put_uptime_1(
 #variable_conflict use_variable
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    DELETE FROM hub.uptime;
-    INSERT INTO hub.uptime VALUES (true, seen, jump_us, jump_up_us);
+    INSERT INTO hub.uptime VALUES (true, seen, jump_us, jump_up_us)
+    ON CONFLICT (one) DO UPDATE SET seen = excluded.seen, jump_us = excluded.jump_us, jump_up_us = excluded.jump_up_us;
 END
 $$;

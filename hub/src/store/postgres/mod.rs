@@ -263,7 +263,11 @@ impl Ending {
         mut stopped: watch::Receiver<bool>,
     ) {
         let (end, ended) = watch::channel(false);
-        let beating = tokio::spawn(heartbeat.keep(ended.clone()));
+        let (beaten, until) = (Arc::clone(&shared), ended.clone());
+        let beating = tokio::spawn(async move {
+            let _report = PanicReport(&beaten.common.health);
+            heartbeat.keep(until).await;
+        });
         let hinting = hints::keep(Arc::clone(&shared.hints), Arc::clone(&shared.common), ended.clone());
         tokio::spawn(hinting);
         let reading = tokio::spawn(async move {

@@ -321,6 +321,11 @@ async fn load(shared: &Shared, shard: Shard) -> Result<ShardState> {
     let open = line.open().await?;
     let loading = timeout(LOADING, load_in_transaction(&open.session, shard)).await;
     let loaded = loading.unwrap_or_else(|_| Err(StoreError::Away(format!("no answer within {LOADING:?}"))));
+    let loaded = if line.is_newest(&open) {
+        loaded
+    } else {
+        Err(StoreError::Away("the server was replaced by another".to_owned()))
+    };
     if loaded.is_err() {
         // A transaction may be open there.
         line.give_up(&open).await;

@@ -87,6 +87,18 @@ pub(super) async fn refresh(shared: &Shared) -> Result<()> {
     rows.iter().try_for_each(|row| shared.documents.take(&keys, Fields::of("documents", row)))
 }
 
+/// Reads all of them: another server may have older versions. Until they are read those that were known hold.
+pub(super) async fn read_again(shared: &Shared) -> Result<()> {
+    loop {
+        let changes = shared.documents.changes();
+        let rows = shared.read(NEWER, &params![Vec::<i64>::new()]).await?;
+        let rows = rows.iter().map(|row| Fields::of("documents", row));
+        if shared.documents.replace(changes, &shared.keys(), rows)? {
+            return Ok(());
+        }
+    }
+}
+
 impl Registry for InDatabase {
     fn place(&self, of: Document) -> String {
         format!("{} in the database", documents::name(of))

@@ -52,7 +52,9 @@ CREATE TABLE hub.line (
     id bigint PRIMARY KEY,
     node bigint NOT NULL,
     generation bigint NOT NULL,
-    opened_at timestamptz NOT NULL
+    opened_at timestamptz NOT NULL,
+    -- Whether it may write only where commits wait for a standby.
+    proven boolean NOT NULL
 );
 
 -- Owners of shards.

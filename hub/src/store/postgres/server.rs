@@ -83,6 +83,11 @@ impl Server {
         Ok(Self { hosts, timeline: AtomicU32::new(0) })
     }
 
+    /// The newest timeline that was seen.
+    pub(super) fn timeline(&self) -> u32 {
+        self.timeline.load(Ordering::Relaxed)
+    }
+
     /// Asks all hosts at once for one that takes writes; of several it is the one that was promoted last, and never one that was promoted
     /// before another that was seen already.
     ///
@@ -97,7 +102,7 @@ impl Server {
         let (mut best, mut refusals) = (None::<Session>, Vec::new());
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             match answer {
-                Ok(Ok(session)) if session.timeline() < self.timeline.load(Ordering::Relaxed) => {
+                Ok(Ok(session)) if session.timeline() < self.timeline() => {
                     refusals.push("it is a primary that was replaced by another".to_owned());
                 }
                 Ok(Ok(session)) => {
@@ -192,7 +197,12 @@ fn is_near(name: &str) -> bool {
 
 /// The modes in which other clients look at the certificate are what is done here whenever TLS is spoken; the driver knows one name for it.
 fn with_known_modes(url: &str) -> String {
-    url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require")
+    let Some((place, query)) = url.split_once('?') else { return url.to_owned() };
+    let known = query.split('&').map(|parameter| match parameter {
+        "sslmode=verify-full" | "sslmode=verify-ca" => "sslmode=require",
+        other => other,
+    });
+    format!("{place}?{}", known.collect::<Vec<_>>().join("&"))
 }
 
 /// With a file its certificates vouch for the servers, and nobody else does.
@@ -246,6 +256,16 @@ mod tests {
             [far("::1:7")],
             "if that is told"
         );
+    }
+
+    #[test]
+    fn only_the_mode_itself_is_written_otherwise() {
+        let password = "postgres://hub:sslmode=verify-ca@one/sslmode=verify-full";
+        assert_eq!(with_known_modes(password), password);
+        let known = with_known_modes(&format!("{password}?connect_timeout=5&sslmode=verify-ca"));
+        assert_eq!(known, format!("{password}?connect_timeout=5&sslmode=require"));
+        let name = "postgres://one/hub?application_name=sslmode=verify-ca";
+        assert_eq!(with_known_modes(name), name);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, Row, Statement};
 
@@ -31,11 +31,12 @@ SELECT pg_is_in_recovery() AS recovers, current_setting('server_version_num')::i
 /// What must not depend on who made the role or the database. A commit waits for its standby, and nothing else for a time.
 const SETTINGS: &str = "
 SET synchronous_commit = on; SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0;
-SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SET idle_session_timeout = 0; SET jit = off; SET TimeZone = 'UTC'";
+SET client_min_messages = warning; SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
+SET idle_session_timeout = 0; SET jit = off; SET TimeZone = 'UTC'";
 /// The oldest version that is supported.
 const VERSION: i32 = 140_000;
-/// The wait for a standby was cancelled, or the connection was terminated in it.
-const DOUBTS: [SqlState; 2] = [SqlState::QUERY_CANCELED, SqlState::ADMIN_SHUTDOWN];
+/// What warns long before transactions run out, with each that is begun.
+const OF_NUMBERS: &str = "GetNewTransactionId";
 
 /// A connection that takes commands. It ends when this is dropped.
 pub(super) struct Session {
@@ -249,6 +250,12 @@ pub(super) fn words_of(refusal: &DbError) -> String {
     format!("{} ({})", refusal.message(), refusal.code().code())
 }
 
+/// Whether an answer of success behind such a notice may be none: the wait for a standby was cancelled, or the connection was terminated in it.
+/// The code says so only of some of these, and the words are in any language.
+fn is_doubt(severity: Option<Severity>, routine: Option<&str>) -> bool {
+    severity.is_none_or(|severity| severity == Severity::Warning) && routine != Some(OF_NUMBERS)
+}
+
 /// Keeps the connection going until it ends.
 async fn drive<S, T>(mut connection: Connection<S, T>, heard: Arc<Heard>)
 where
@@ -258,7 +265,7 @@ where
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
         match message {
             Ok(AsyncMessage::Notice(notice)) => {
-                if DOUBTS.contains(notice.code()) {
+                if is_doubt(notice.parsed_severity(), notice.routine()) {
                     heard.doubts.fetch_add(1, Ordering::Release);
                 }
                 tracing::debug!(code = notice.code().code(), "the database says: {}", notice.message());
@@ -273,6 +280,24 @@ where
                 tracing::debug!(error = words(&error), "a connection to the database has ended");
                 return;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_warning_puts_an_answer_in_doubt_but_the_one_that_numbers_run_out() {
+        for (severity, routine, expected) in [
+            (Some(Severity::Warning), Some("SyncRepWaitForLSN"), true),
+            (Some(Severity::Warning), None, true),
+            (None, None, true),
+            (Some(Severity::Warning), Some(OF_NUMBERS), false),
+            (Some(Severity::Notice), Some("DropErrorMsgNonExistent"), false),
+        ] {
+            assert_eq!(is_doubt(severity, routine), expected, "{severity:?} {routine:?}");
         }
     }
 }

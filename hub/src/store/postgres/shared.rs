@@ -147,7 +147,7 @@ impl Shared {
         Ok(value)
     }
 
-    /// Changes something of which everybody here is told before this returns.
+    /// Changes something of which everybody here is told before this returns; while the feed cannot be read, as soon as it can be again.
     pub(super) async fn told_command<T, F>(
         &self,
         statement: &'static str,
@@ -160,8 +160,7 @@ impl Shared {
         let value = self.command(statement, parameters, read).await?;
         let told = self.turns.ask();
         if timeout(DEADLINE, self.turns.done(told)).await.is_err() {
-            tracing::warn!("what was committed is not found in the feed: everything is read again");
-            self.resync();
+            tracing::debug!("what was committed is not told before the feed can be read again");
         }
         Ok(value)
     }
@@ -195,8 +194,8 @@ impl Shared {
         rows
     }
 
-    /// Memory follows what was read in the feed; only then it is told.
-    pub(super) fn follow(&self, seen: Seen, happened: &[(i64, Happened)]) {
+    /// Memory follows what was read in the feed up to this transaction; only then it is told.
+    pub(super) fn follow(&self, seen: Seen, last: i64, happened: &[(i64, Happened)]) {
         let changed = happened.iter().filter_map(|(_, what)| match what {
             Happened::Event(StoreEvent::Subscribed { shard, slot, .. }) => {
                 Some((*shard, slot.topic, slot.id))
@@ -205,18 +204,13 @@ impl Shared {
             _ => None,
         });
         self.recipients.forget(&changed.collect::<Vec<_>>());
-        self.events.follow(seen, happened);
+        self.events.follow(seen, last, happened);
     }
 
-    /// The feed is read from there on, and nobody knows what has happened before.
-    pub(super) fn begin_at(&self, seen: Seen) {
+    /// The feed of a server of this timeline is read from there on, and nobody knows what has happened before.
+    pub(super) fn begin_at(&self, timeline: u32, seen: Seen, kept: i64) {
         self.recipients.forget_all();
-        self.events.begin_at(seen);
-    }
-
-    fn resync(&self) {
-        self.recipients.forget_all();
-        self.events.resync();
+        self.events.begin_at(timeline, seen, kept);
     }
 }
 
