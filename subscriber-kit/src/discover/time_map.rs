@@ -19,6 +19,9 @@ use crate::text;
 /// How many pages of a TimeMap are read.
 const MAX_PAGES: usize = 1000;
 
+/// How many bytes the URIs of all versions may have: resolved against a long base, short references become long ones.
+const MAX_URIS: u64 = 50_000_000;
+
 /// How many lists are searched for a resource.
 const MAX_LISTS: usize = 1000;
 
@@ -178,7 +181,11 @@ struct Reading {
     seen: HashSet<Url>,
     /// How many more bytes are read.
     room: u64,
+    /// How many more bytes of URIs are kept.
+    uri_room: u64,
     is_one: bool,
+    /// Whether it has more pages than are read.
+    has_more_pages: bool,
 }
 
 impl Reading {
@@ -192,7 +199,9 @@ impl Reading {
             unreadable: Vec::new(),
         };
         let seen = HashSet::from([time_map.clone()]);
-        Self { found, open: VecDeque::from([time_map]), seen, room: MAX_TIME_MAP, is_one: false }
+        let open = VecDeque::from([time_map]);
+        let (is_one, has_more_pages) = (false, false);
+        Self { found, open, seen, room: MAX_TIME_MAP, uri_room: MAX_URIS, is_one, has_more_pages }
     }
 
     async fn run(mut self, client: &Client) -> Result<TimeMap, DiscoverError> {
@@ -237,16 +246,32 @@ impl Reading {
             self.is_one = true;
             match link {
                 TimeMapLink::Original(uri) => self.is_of(&uri)?,
+                TimeMapLink::TimeGate(uri)
+                | TimeMapLink::TimeMap { uri, .. }
+                | TimeMapLink::Memento { uri, .. }
+                    if uri.len() > MAX_URL =>
+                {
+                    self.found.skipped += 1;
+                }
                 TimeMapLink::TimeGate(uri) => {
                     self.found.time_gate.get_or_insert(uri);
                 }
                 TimeMapLink::TimeMap { uri, .. } => self.leads_to(&uri),
                 TimeMapLink::Memento { uri, at } => {
-                    self.found.versions.push(KnownVersion { at: at.datetime(), url: uri });
+                    self.keep(KnownVersion { at: at.datetime(), url: uri })?;
                 }
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    fn keep(&mut self, version: KnownVersion) -> Result<(), DiscoverError> {
+        let left = self.uri_room.checked_sub(version.url.len() as u64);
+        self.uri_room = left.ok_or_else(|| {
+            self.wrong(&format!("the URIs of its versions have more than {MAX_URIS} bytes"))
+        })?;
+        self.found.versions.push(version);
         Ok(())
     }
 
@@ -264,8 +289,12 @@ impl Reading {
             return;
         }
         if self.seen.len() >= MAX_PAGES {
-            let reason = format!("the TimeMap has more than {MAX_PAGES} pages");
-            return self.found.unreadable.push(UnreadablePage { url: next, reason });
+            // The others would say the same.
+            if !std::mem::replace(&mut self.has_more_pages, true) {
+                let reason = format!("the TimeMap has more than {MAX_PAGES} pages");
+                self.found.unreadable.push(UnreadablePage { url: next, reason });
+            }
+            return;
         }
         self.seen.insert(next.clone());
         self.open.push_back(next);
@@ -273,5 +302,64 @@ impl Reading {
 
     fn wrong(&self, reason: &str) -> DiscoverError {
         DiscoverError::TimeMap { url: Box::new(self.found.time_map.clone()), reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of these links on a page whose URL has so many bytes.
+    fn take(reading: &mut Reading, links: &str, page_bytes: usize) -> Result<(), DiscoverError> {
+        let start = "http://a.example/";
+        let page = format!("{start}{}/", "x".repeat(page_bytes - start.len() - 1));
+        let mut reader = LinkFormatReader::new(MAX_TIME_MAP);
+        let mut found = reader.read(links.as_bytes()).unwrap();
+        found.extend(reader.end().links);
+        reading.take(&found, &Url::parse(&page).unwrap())
+    }
+
+    fn reading() -> Reading {
+        let url = |path: &str| Url::parse(&format!("http://a.example/{path}")).unwrap();
+        Reading::of(&url("a"), url("map"))
+    }
+
+    /// A link to a version.
+    fn memento(reference: &str) -> String {
+        format!("<{reference}>; rel=\"memento\"; datetime=\"Fri, 20 Nov 2026 09:00:00 GMT\",\n")
+    }
+
+    #[test]
+    fn mem058_short_references_to_versions_cannot_become_gigabytes() {
+        let mut reading = Reading { uri_room: 10_000, ..reading() };
+        take(&mut reading, &memento("v").repeat(2), 4000).unwrap();
+        let error = take(&mut reading, &memento("v"), 4000).unwrap_err();
+        assert!(error.to_string().contains("more than 50000000 bytes"), "{error}");
+        assert_eq!(reading.found.versions.len(), 2);
+    }
+
+    #[test]
+    fn mem058_links_that_are_too_long_once_they_are_resolved_are_left_out() {
+        let mut reading = reading();
+        let others = "<gate>; rel=\"timegate\",\n<next>; rel=\"timemap\",\n";
+        take(
+            &mut reading,
+            &format!("{others}{}{}", memento("version"), memento("http://a.example/v")),
+            MAX_URL,
+        )
+        .unwrap();
+        assert_eq!((reading.found.skipped, reading.found.time_gate.is_none()), (3, true));
+        assert_eq!(reading.found.versions.len(), 1, "only the one that is short all the same");
+        assert_eq!(reading.open.len(), 1);
+    }
+
+    #[test]
+    fn mem058_that_there_are_too_many_pages_is_said_once() {
+        let mut reading = reading();
+        let pages = (0..3 * MAX_PAGES).map(|number| format!("<page-{number}>; rel=\"timemap\",\n"));
+        take(&mut reading, &pages.collect::<String>(), 100).unwrap();
+        assert_eq!(reading.open.len(), MAX_PAGES);
+        let said: Vec<_> = reading.found.unreadable.iter().map(|page| page.reason.as_str()).collect();
+        assert_eq!(said, ["the TimeMap has more than 1000 pages"]);
     }
 }
