@@ -48,7 +48,8 @@ impl Run<'_> {
         report.at = Some(moment);
         report.in_copy = Some(report.resources);
         report.deletion_skipped = deletion_skipped;
-        report.unproven = unproven.or_else(|| not_had(report.failed, moment));
+        let undated = executor.past.as_ref().map_or(0, Past::undated);
+        report.unproven = unproven.or_else(|| not_had(report.failed, moment)).or_else(|| not_dated(undated));
         self.save(run_outcome.changed, Some(updates), None, None).await?;
         Ok(report)
     }
@@ -57,4 +58,11 @@ impl Run<'_> {
 /// Why the copy is not proven to be that of the moment, if something failed.
 fn not_had(failed: u64, moment: DateTime) -> Option<String> {
     (failed > 0).then(|| format!("{} cannot be had as of {moment}", counted(failed, "resource", "resources")))
+}
+
+/// Why the copy is not proven to be that of the moment, if some files may be of after it.
+fn not_dated(undated: u64) -> Option<String> {
+    let one = "resource has neither a hash nor Last-Modified, so it may be newer";
+    let many = "resources have neither hash nor Last-Modified, so they may be newer";
+    (undated > 0).then(|| counted(undated, one, many))
 }
