@@ -232,13 +232,52 @@ async fn mem060_an_archived_list_that_is_nearer_comes_before_today_s() {
 }
 
 #[tokio::test]
+async fn mem060_where_an_archived_list_cannot_be_read_today_s_is_walked_backwards_all_the_same() {
+    let past = changed().await;
+    serve_the_deleted(&past);
+    let gate = format!("Link: <{}>; rel=\"timegate\"\r\n", past.source.url("/gate/b"));
+    past.source.raw("/b", status("404 Not Found", &gate));
+    let old = ["/gone.xml", "/broken.xml"].map(|path| {
+        let at = if path == "/gone.xml" { "10:30" } else { "10:00" };
+        entry(&past.source.url(path), &format!(r#"at="{}""#, time(at)))
+    });
+    past.source.put("/broken.xml", b"<urlset>");
+    let archive = document("urlset", r#"<rs:md capability="resourcelist-archive"/>"#, &old);
+    past.source.put("/archive.xml", archive.as_bytes());
+    let archives = format!(r#"<rs:ln rel="archives" href="{}"/>"#, past.source.url("/archive.xml"));
+    let root = format!(r#"{archives}<rs:md capability="resourcelist" at="{}"/>"#, time("14:00"));
+    let entries = [("/a", "a of today"), ("/c", "c"), ("/d", "d")];
+    let entries = entries.map(|(path, body)| past.told(path, "", Some(body), ""));
+    past.source.put("/resourcelist.xml", document("urlset", &root, &entries).as_bytes());
+    assert!(past.at("11:30").await.in_step());
+    past.assert_copied(&[("a", "a of ten"), ("b", "b"), ("c", "c")]);
+}
+
+#[tokio::test]
+async fn mem060_what_was_after_the_end_of_the_last_closed_list_is_not_proven() {
+    let mut past = changed_since_a_list().await;
+    let (from, until) = (time("09:00"), time("14:00"));
+    let root = format!(r#"<rs:md capability="changelist" from="{from}" until="{until}"/>"#);
+    past.source.put("/changelist.xml", document("urlset", &root, &past.changes).as_bytes());
+    for (at, unproven) in [("14:00", None), ("14:30", Some(format!("the lists end at {until}")))] {
+        past.directory = tempfile::tempdir().unwrap();
+        assert_eq!(past.at(at).await.unproven, unproven, "{at}");
+        assert_eq!(past.audit_at(at).await.unproven, unproven, "{at}");
+        past.assert_copied(&[("a", "a of today"), ("c", "c"), ("d", "d")]);
+    }
+}
+
+#[tokio::test]
 async fn mem061_where_the_lists_do_not_reach_back_nothing_is_written_and_the_oldest_moment_is_told() {
     let past = changed().await;
     past.source.announce(None);
     past.list("14:00", &[past.told("/a", "", Some("a of today"), "")]);
     let error = past.try_at("08:59").await.unwrap_err();
     assert!(
-        matches!(&error, SyncError::OutOfReach { oldest: Some(oldest), .. } if *oldest == time("09:00")),
+        matches!(
+            &error,
+            SyncError::OutOfReach { before: None, after: Some(after), .. } if *after == time("09:00")
+        ),
         "{error}"
     );
     past.assert_copied(&[]);
