@@ -109,9 +109,6 @@ pub(crate) enum Command {
         /// Copy what the Source had at this time, such as 2026-03-01, to a DIR that stays so; what cannot be had as it was is named
         #[arg(long, value_name = "TIME", value_parser = past)]
         at: Option<DateTime>,
-        /// For --at and --versions: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
-        #[arg(long, value_name = "URL", value_parser = http_url)]
-        timegate: Option<Url>,
         /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
         #[arg(long)]
         switch_source: bool,
@@ -423,12 +420,16 @@ pub(crate) struct VersionArgs {
     /// Maximum number of versions that one run fetches; the next run continues
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = number::<u64>)]
     max_versions: u64,
+    /// For --versions, and --at of `sync`: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) timegate: Option<Url>,
 }
 
 impl VersionArgs {
     /// These options, with versions.
     pub(crate) fn with(&self, options: SyncOptions) -> SyncOptions {
-        SyncOptions { versions: self.versions.clone(), max_versions: self.max_versions, ..options }
+        let (versions, timegate) = (self.versions.clone(), self.timegate.clone());
+        SyncOptions { versions, max_versions: self.max_versions, timegate, ..options }
     }
 }
 
@@ -639,6 +640,17 @@ mod tests {
         };
         let ours = copy.access.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn mem050_an_archive_can_be_named_wherever_versions_are_kept() {
+        let line = "x listen http://a.example/ --into d --versions v --timegate http://b.example/web/";
+        let Command::Listen(listen) = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is no other command")
+        };
+        let options = listen.kept.with(listen.selection.sync_options());
+        assert_eq!(options.timegate, Url::parse("http://b.example/web/").ok());
+        assert!(options.versions.is_some());
     }
 
     #[test]

@@ -108,14 +108,14 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 None => show_source(&client, &source, no_sizes, json).await,
             }
         }
-        Command::Sync { copy, kept, incremental, from, at, timegate, switch_source, dry_run, list } => {
+        Command::Sync { copy, kept, incremental, from, at, switch_source, dry_run, list } => {
             if at.is_some() && (incremental || from.is_some()) {
                 let text = "--at copies one moment: leave --incremental and --since out".to_owned();
                 return Err(Failure { code: USAGE, text });
             }
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
             let chosen = kept.with(copy.selection.sync_options());
-            let mut options = SyncOptions { dry_run, from, at, timegate, switch_source, ..chosen };
+            let mut options = SyncOptions { dry_run, from, at, switch_source, ..chosen };
             let is_listed = list || dry_run;
             let progress_bar = if is_listed {
                 options.progress = listing(copy.json);
@@ -228,13 +228,17 @@ struct Opened {
     target: Target,
 }
 
-/// Discovers the set of a copy. A directory that is only read is not made. An archive that was given is trusted like the Source, but
-/// gets no credentials of it.
-async fn open(copy: &Copy, archive: Option<&Url>, is_read_only: bool) -> Result<Opened, Failure> {
-    let mut options = copy.access.client_options([&copy.url]);
+/// An archive that was given is trusted like the Source, but gets no credentials of it.
+fn trust(options: &mut ClientOptions, archive: Option<&Url>) {
     if let AddressPolicy::NetworkOf(trusted) = &mut options.address_policy {
         trusted.extend(archive.cloned());
     }
+}
+
+/// Discovers the set of a copy. A directory that is only read is not made.
+async fn open(copy: &Copy, archive: Option<&Url>, is_read_only: bool) -> Result<Opened, Failure> {
+    let mut options = copy.access.client_options([&copy.url]);
+    trust(&mut options, archive);
     let client = Client::new(options).map_err(Failure::configuration)?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.selection.set.as_deref())?;
@@ -394,7 +398,8 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     };
     // Before anything else, so that no signal has its default effect.
     let shutdown = signals::stop()?;
-    let service = flags.service.options(&flags.url);
+    let mut service = flags.service.options(&flags.url);
+    trust(&mut service.client, flags.kept.timegate.as_ref());
     let result = listen_all(copies, &service, on_event, shutdown).await;
     result.map(|()| ExitCode::SUCCESS).map_err(|error| {
         let failure = listen_failure(error);
