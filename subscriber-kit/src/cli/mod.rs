@@ -109,9 +109,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
         }
         Command::Sync { copy, kept, incremental, from, at, switch_source, dry_run, list } => {
-            if at.is_some() && (incremental || from.is_some()) {
-                let text = "--at copies one moment: leave --incremental and --since out".to_owned();
-                return Err(Failure { code: USAGE, text });
+            let has_other =
+                [incremental, from.is_some(), kept.versions.is_some(), !copy.selection.prefer.is_empty()];
+            if at.is_some() && has_other.contains(&true) {
+                let text =
+                    "--at copies one moment: leave --incremental, --since, --versions and --prefer out";
+                return Err(Failure { code: USAGE, text: text.to_owned() });
             }
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
             let chosen = kept.with(copy.selection.sync_options());
@@ -266,7 +269,7 @@ async fn audit_copy(copy: &Copy, at: Option<DateTime>) -> Result<ExitCode, Failu
     let progress_bar = SyncProgress::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
     drop(progress_bar);
-    let report = report.map_err(sync_failure)?;
+    let report = report.map_err(|error| told_failure(copy, error))?;
     if copy.json {
         answer(pretty(&serde_json::to_value(&report)?));
     } else {
@@ -292,7 +295,7 @@ async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> R
         Ok(Opened { client, offer, target }) => {
             let result = synchronise(&client, &offer, &target, options, depth).await;
             match result {
-                Err(error) if is_of_another_run(&error) => return Err(sync_failure(error)),
+                Err(error) if is_of_another_run(&error) => return Err(told_failure(copy, error)),
                 result => result.map_err(sync_failure),
             }
         }
@@ -443,6 +446,14 @@ fn listen_failure(error: ListenError) -> Failure {
 
 fn sync_failure(error: SyncError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+/// Also prints what programs need of it, if they are to read the outcome.
+fn told_failure(copy: &Copy, error: SyncError) -> Failure {
+    if copy.json {
+        output::out_of_reach_json(&error).into_iter().for_each(answer);
+    }
+    sync_failure(error)
 }
 
 fn discover_failure(error: DiscoverError) -> Failure {

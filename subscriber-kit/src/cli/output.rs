@@ -18,7 +18,7 @@ use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
     AuditReport, Cause, FAILURES_KEPT, Failure, Gap, GapHistory, Method, Outcome, Report, ResourceEvent,
-    Verdict, VersionsReport,
+    SyncError, Verdict, VersionsReport,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -136,6 +136,12 @@ fn set_json(set: &Set, sizes: &Sizes) -> Value {
 pub(crate) fn version(version: &KnownVersion) -> String {
     // No URL can imitate another line.
     format!("{}\t{}", version.at, version.url.replace(char::is_control, " "))
+}
+
+/// A moment that cannot be copied, and the next ones that can.
+pub(crate) fn out_of_reach_json(error: &SyncError) -> Option<Value> {
+    let SyncError::OutOfReach { moment, before, after } = error else { return None };
+    Some(json!({ "at": moment, "error": error.to_string(), "before": before, "after": after }))
 }
 
 /// What a TimeMap may list and cannot be shown.

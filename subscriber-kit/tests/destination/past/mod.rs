@@ -288,6 +288,12 @@ async fn mem061_where_the_lists_do_not_reach_back_nothing_is_written_and_the_old
     assert_eq!(code(&output), 1, "{said}");
     assert!(said.contains("the oldest moment that can be copied is 2024-02-01T14:00:00Z"), "{said}");
     assert_eq!(code(&run(&["audit", &url, into, "--at", &at]).await), 3, "no audit can be made");
+    for (command, failed) in [("sync", 1), ("audit", 3)] {
+        let output = run(&[command, &url, into, "--at", &at, "--json"]).await;
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((code(&output), &told["after"]), (failed, &time("14:00").into()), "{told}");
+        assert!(told["before"].is_null() && told["at"] == at, "{told}");
+    }
     assert_eq!(files(new.path()), expected(&[]));
 }
 
@@ -347,9 +353,29 @@ async fn mem064_there_is_no_copy_of_the_future() {
     for wrong in ["9999-01-01", "2024-02-01T10:00:00", "noon"] {
         assert_eq!(code(&run(&["sync", &url, into, "--at", wrong]).await), 2, "{wrong}");
     }
-    for flag in ["--incremental", "--since=2024-01-01"] {
+    for flag in ["--incremental", "--since=2024-01-01", "--versions=history", "--prefer=text/html"] {
         let output = run(&["sync", &url, into, "--at", "2024-02-01", flag]).await;
         assert_eq!(code(&output), 2, "{flag}: {output:?}");
     }
     past.assert_copied(&[]);
+}
+
+#[tokio::test]
+async fn mem064_what_the_configuration_says_for_other_runs_does_not_forbid_a_copy_of_the_past() {
+    let past = Past::start().await;
+    past.source.announce(None);
+    past.list("09:00", &[past.told("/a", "", Some("a"), "")]);
+    past.source.put("/a", b"a");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let settings = "incremental = true\nversions = \"history\"\nprefer = [\"text/html\"]\n";
+    std::fs::write(file.path(), settings).unwrap();
+    let (url, into) = (past.source.url("/resourcelist.xml"), past.directory.path().to_str().unwrap());
+    let config = file.path().to_str().unwrap();
+    let at = time("09:00");
+    let flags: [&str; 7] = ["sync", &url, into, "--at", &at, "--config", config];
+    let output = run(&flags).await;
+    assert_eq!(code(&output), 0, "{output:?}");
+    past.assert_copied(&[("a", "a")]);
+    let output = run(&[&flags[..], &["--incremental"]].concat()).await;
+    assert_eq!(code(&output), 2, "{output:?}");
 }
