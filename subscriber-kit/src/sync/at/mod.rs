@@ -18,6 +18,7 @@ use crate::sync::files::run_outcome::RunOutcome;
 use crate::sync::reading::collector::Collected;
 use crate::sync::reading::later::LaterChanges;
 use crate::sync::saved::cache::FileCache;
+use crate::sync::saved::origins::OriginRecord;
 use plan::PastSnapshot;
 
 impl Run<'_> {
@@ -36,7 +37,8 @@ impl Run<'_> {
         let cache = blocking(move || FileCache::load(&loading)).await;
         let later = Arc::new(later.unwrap_or_else(|| LaterChanges::of(moment)));
         let timegate = self.options.timegate.as_ref();
-        let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let mut executor = executor.recording(OriginRecord::whole);
         executor.past = Some(Past::new(&self.lists, timegate, later, known_since, known_until));
         Box::pin(executor.unpack(&plan, packages)).await?;
         let (mut updates, mut run_outcome) = (FileCache::default(), RunOutcome::default());
@@ -45,6 +47,7 @@ impl Run<'_> {
             self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
         }
         executor.account(&mut report);
+        executor.save_origins().await;
         report.at = Some(moment);
         report.in_copy = Some(report.resources);
         report.deletion_skipped = deletion_skipped;

@@ -3,12 +3,14 @@
 
 mod negotiation;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::command::{code, run, stdout};
 use crate::support::{Source, client, document, entry, expected, files, ok, status};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
+use resync_core::origins::Origins;
 use resync_subscriber_kit::sync::{
     AuditReport, Depth, FailureKind, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
     synchronise,
@@ -166,6 +168,9 @@ async fn mem060_a_list_that_is_not_later_and_the_changes_up_to_the_moment_make_t
     assert!(!asked.contains(&"/a".to_owned()), "it has changed since: {asked:?}");
     assert!(asked.contains(&"/c".to_owned()), "it is as it was: {asked:?}");
     assert_eq!(past.audit_at("11:30").await.verdict, Verdict::InStep);
+    let origins = Origins::open(past.directory.path()).unwrap().unwrap();
+    let original = |name: &str| origins.find(Path::new(name)).unwrap().unwrap().uri;
+    assert_eq!(["a", "b", "c"].map(original), ["/a", "/b", "/c"].map(|path| past.source.url(path)));
 
     let again = past.at("11:30").await;
     assert_eq!((again.unchanged, again.bytes_fetched), (3, 0), "nothing is asked for twice");
