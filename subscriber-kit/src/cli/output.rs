@@ -428,6 +428,7 @@ pub(crate) fn status(status: &Status) -> String {
     let next = if status.is_running { "; it is tried again" } else { "" };
     let not_subscribed = status.not_subscribed.iter();
     lines.extend(not_subscribed.map(|(topic, cause)| format!("not subscribed to {topic}: {cause}{next}")));
+    lines.extend(status.at.map(|moment| format!("a copy of the Source as it was at {moment}")));
     lines.push(match &status.last_sync {
         Some(last @ LastSync { failed: Some(cause), .. }) => {
             format!("last synchronisation {}: failed: {cause}", time(last))
@@ -484,6 +485,7 @@ pub(crate) fn status_json(status: &Status) -> Value {
     json!({
         "running": status.is_running,
         "synchronising": status.is_synchronising,
+        "at": status.at.map(|moment| moment.to_string()),
         "subscriptions": subscriptions.map(|one| subscription_json(one, status.is_running)).collect::<Vec<_>>(),
         "not_subscribed": not_subscribed.map(|(topic, cause)| json!({ "topic": topic, "cause": cause })).collect::<Vec<_>>(),
         "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),

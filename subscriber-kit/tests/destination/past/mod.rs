@@ -343,6 +343,13 @@ async fn mem063_the_directory_belongs_to_its_moment() {
     }
     let now = audit(&client(), &past.offer(), &past.target(), &past.options).await;
     assert!(matches!(now, Err(SyncError::OtherMoment { .. })), "{now:?}");
+    let into = past.directory.path().to_str().unwrap();
+    let shown = run(&["status", "--into", into]).await;
+    let said = stdout(&shown);
+    assert!(said.contains("\na copy of the Source as it was at 2024-02-01T10:30:00Z\n"), "{said}");
+    let shown = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(status["at"], time("10:30"));
     assert_eq!(past.audit_at("10:30").await.verdict, Verdict::InStep);
     past.assert_copied(&[("a", "a of ten"), ("b", "b")]);
 }
