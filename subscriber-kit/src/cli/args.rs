@@ -87,6 +87,8 @@ pub(crate) enum Command {
         /// Show the versions of this resource instead: what its TimeMap lists, a line each
         #[arg(long, value_name = "URI", value_parser = http_url)]
         versions_of: Option<Url>,
+        #[command(flatten)]
+        origins: OriginArgs,
         /// Do not read the lists for their sizes and dates
         #[arg(long)]
         no_sizes: bool,
@@ -433,6 +435,24 @@ impl VersionArgs {
     }
 }
 
+/// Which other origins are asked than that of the Source.
+#[derive(Debug, Args)]
+pub(crate) struct OriginArgs {
+    /// Also fetch resources and their versions from the origin of this URL (repeatable)
+    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    origin: Vec<Url>,
+    /// Also fetch resources and their versions from any other origin
+    #[arg(long)]
+    any_origin: bool,
+}
+
+impl OriginArgs {
+    /// These; `None` for any.
+    pub(crate) fn others(&self) -> Option<&[Url]> {
+        (!self.any_origin).then_some(self.origin.as_slice())
+    }
+}
+
 /// What is copied, and how.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -452,12 +472,8 @@ pub(crate) struct SelectionArgs {
     /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough; `listen` does so only where there is no state yet
     #[arg(long)]
     pub(crate) adopt: bool,
-    /// Also fetch resources from the origin of this URL (repeatable)
-    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
-    pub(crate) origin: Vec<Url>,
-    /// Also fetch resources from any other origin
-    #[arg(long)]
-    pub(crate) any_origin: bool,
+    #[command(flatten)]
+    pub(crate) origins: OriginArgs,
     /// Maximum number of resources that are compared and fetched concurrently
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) parallel: u16,
@@ -500,10 +516,10 @@ impl SelectionArgs {
         SyncOptions {
             delete: self.delete,
             adopt: self.adopt,
-            authority: match self.origin.as_slice() {
-                _ if self.any_origin => Authority::Any,
-                [] => Authority::SameOrigin,
-                origins => Authority::Origins(origins.to_vec()),
+            authority: match self.origins.others() {
+                None => Authority::Any,
+                Some([]) => Authority::SameOrigin,
+                Some(others) => Authority::Origins(others.to_vec()),
             },
             parallel: self.parallel.into(),
             foreign_mirrors: self.mirrors,

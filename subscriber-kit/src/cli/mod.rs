@@ -100,11 +100,11 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, access, versions_of, no_sizes, json } => {
+        Command::Discover { url, access, versions_of, origins, no_sizes, json } => {
             let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             match versions_of {
-                Some(original) => show_versions(&client, &source, &original, json).await,
+                Some(original) => show_versions(&client, &source, &original, origins.others(), json).await,
                 None => show_source(&client, &source, no_sizes, json).await,
             }
         }
@@ -210,9 +210,10 @@ async fn show_versions(
     client: &Client,
     source: &Source,
     original: &Url,
+    others: Option<&[Url]>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let found = versions_of(client, source, original).await.map_err(discover_failure)?;
+    let found = versions_of(client, source, original, others).await.map_err(discover_failure)?;
     if json {
         answer(pretty(&serde_json::to_value(&found)?));
     } else {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use url::Url;
 
 use super::{DiscoverError, Source};
-use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, led_to};
+use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, is_moved, led_to};
 use crate::text;
 
 /// How many pages of a TimeMap are read.
@@ -67,13 +67,21 @@ pub struct KnownVersion {
 /// Finds the TimeMap of a resource and reads it, with all its pages.
 ///
 /// What the resource itself answers says where it is, or else its entry in a Resource List of the Source, or else a TimeGate that one of
-/// these names (MEM-021, MEM-035).
+/// these names (MEM-021, MEM-035). Its further pages may be at the origins of the resource, of the Source and of its first page, and at
+/// those of the `others`, or at any if these are `None` (MEM-059). Pages elsewhere are among [the unreadable ones](TimeMap::unreadable).
 ///
 /// # Errors
 /// [`DiscoverError::NoTimeMap`], [`DiscoverError::TimeMap`] and [`DiscoverError::Fetch`].
-pub async fn versions_of(client: &Client, source: &Source, original: &Url) -> Result<TimeMap, DiscoverError> {
+pub async fn versions_of(
+    client: &Client,
+    source: &Source,
+    original: &Url,
+    others: Option<&[Url]>,
+) -> Result<TimeMap, DiscoverError> {
     let time_map = find(client, source, original).await?;
-    Reading::of(original, time_map).run(client).await
+    let own = [original, &source.base, &time_map];
+    let allowed = others.map(|others| own.into_iter().chain(others).cloned().collect());
+    Reading { allowed, ..Reading::of(original, time_map) }.run(client).await
 }
 
 /// Where versions of a resource are.
@@ -176,6 +184,8 @@ fn searched(fetched: &Fetched, wanted: &Url) -> Result<(Option<Places>, Vec<Url>
 /// A TimeMap that is being read.
 struct Reading {
     found: TimeMap,
+    /// At whose origins its pages may be; `None` for any.
+    allowed: Option<Vec<Url>>,
     open: VecDeque<Url>,
     /// So that pages that lead to each other end.
     seen: HashSet<Url>,
@@ -201,11 +211,17 @@ impl Reading {
         let seen = HashSet::from([time_map.clone()]);
         let open = VecDeque::from([time_map]);
         let (is_one, has_more_pages) = (false, false);
-        Self { found, open, seen, room: MAX_TIME_MAP, uri_room: MAX_URIS, is_one, has_more_pages }
+        let (room, uri_room) = (MAX_TIME_MAP, MAX_URIS);
+        Self { found, allowed: None, open, seen, room, uri_room, is_one, has_more_pages }
     }
 
     async fn run(mut self, client: &Client) -> Result<TimeMap, DiscoverError> {
         while let Some(page) = self.open.pop_front() {
+            if !self.may_ask(&page) {
+                let reason = "it has another origin; if you trust it, allow it with --origin".to_owned();
+                self.found.unreadable.push(UnreadablePage { url: page, reason });
+                continue;
+            }
             match self.page(client, &page).await {
                 Ok(()) => {}
                 // The other pages have versions too.
@@ -224,12 +240,26 @@ impl Reading {
         Ok(self.found)
     }
 
+    fn may_ask(&self, page: &Url) -> bool {
+        let origin = page.origin();
+        let is_of = |one: &Url| one.origin() == origin || is_moved(&one.origin(), &origin);
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is_of))
+    }
+
     /// Reads one page while it arrives.
     async fn page(&mut self, client: &Client, page: &Url) -> Result<(), DiscoverError> {
         let mut deadline = Deadline::after(client.options().document_timeout);
-        let answer = client.get(page, Follow::Anywhere, HeaderMap::new(), &mut deadline).await?;
+        let is_first = *page == self.found.time_map;
+        let follow = match &self.allowed {
+            Some(allowed) if !is_first => Follow::Among(allowed, page),
+            _ => Follow::Anywhere,
+        };
+        let answer = client.get(page, follow, HeaderMap::new(), &mut deadline).await?;
         let mut answer = answer.ok_or_else(|| FetchError::of_status(page, 304))?;
         self.seen.insert(answer.url.clone());
+        if is_first && let Some(allowed) = &mut self.allowed {
+            allowed.push(answer.url.clone());
+        }
         let mut reader = LinkFormatReader::new(self.room);
         while let Some(chunk) = deadline.meet(page, answer.chunk()).await?? {
             self.room = self.room.saturating_sub(chunk.len() as u64);
