@@ -87,6 +87,8 @@ pub(crate) enum Command {
         /// Show the versions of this resource instead: what its TimeMap lists, a line each
         #[arg(long, value_name = "URI", value_parser = http_url)]
         versions_of: Option<Url>,
+        #[command(flatten)]
+        origins: OriginArgs,
         /// Do not read the lists for their sizes and dates
         #[arg(long)]
         no_sizes: bool,
@@ -109,9 +111,6 @@ pub(crate) enum Command {
         /// Copy what the Source had at this time, such as 2026-03-01, to a DIR that stays so; what cannot be had as it was is named
         #[arg(long, value_name = "TIME", value_parser = past)]
         at: Option<DateTime>,
-        /// For --at and --versions: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
-        #[arg(long, value_name = "URL", value_parser = http_url)]
-        timegate: Option<Url>,
         /// Go on with DIR although it is a copy of another Source or set, such as one that has moved; without it, nothing is done
         #[arg(long)]
         switch_source: bool,
@@ -423,12 +422,34 @@ pub(crate) struct VersionArgs {
     /// Maximum number of versions that one run fetches; the next run continues
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = number::<u64>)]
     max_versions: u64,
+    /// For --versions, and --at of `sync`: also ask this archive for past states; the URI of a resource is added to its URL, of any origin
+    #[arg(long, value_name = "URL", value_parser = http_url)]
+    pub(crate) timegate: Option<Url>,
 }
 
 impl VersionArgs {
     /// These options, with versions.
     pub(crate) fn with(&self, options: SyncOptions) -> SyncOptions {
-        SyncOptions { versions: self.versions.clone(), max_versions: self.max_versions, ..options }
+        let (versions, timegate) = (self.versions.clone(), self.timegate.clone());
+        SyncOptions { versions, max_versions: self.max_versions, timegate, ..options }
+    }
+}
+
+/// Which other origins are asked than that of the Source.
+#[derive(Debug, Args)]
+pub(crate) struct OriginArgs {
+    /// Also fetch resources and their versions from the origin of this URL (repeatable)
+    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
+    origin: Vec<Url>,
+    /// Also fetch resources and their versions from any other origin
+    #[arg(long)]
+    any_origin: bool,
+}
+
+impl OriginArgs {
+    /// These; `None` for any.
+    pub(crate) fn others(&self) -> Option<&[Url]> {
+        (!self.any_origin).then_some(self.origin.as_slice())
     }
 }
 
@@ -451,12 +472,8 @@ pub(crate) struct SelectionArgs {
     /// Take over the files that were in DIR before it became a copy; without it they stay, and --delete refuses. Once is enough; `listen` does so only where there is no state yet
     #[arg(long)]
     pub(crate) adopt: bool,
-    /// Also fetch resources from the origin of this URL (repeatable)
-    #[arg(long, value_name = "URL", value_delimiter = ' ', value_parser = http_url)]
-    pub(crate) origin: Vec<Url>,
-    /// Also fetch resources from any other origin
-    #[arg(long)]
-    pub(crate) any_origin: bool,
+    #[command(flatten)]
+    pub(crate) origins: OriginArgs,
     /// Maximum number of resources that are compared and fetched concurrently
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = at_once)]
     pub(crate) parallel: u16,
@@ -499,10 +516,10 @@ impl SelectionArgs {
         SyncOptions {
             delete: self.delete,
             adopt: self.adopt,
-            authority: match self.origin.as_slice() {
-                _ if self.any_origin => Authority::Any,
-                [] => Authority::SameOrigin,
-                origins => Authority::Origins(origins.to_vec()),
+            authority: match self.origins.others() {
+                None => Authority::Any,
+                Some([]) => Authority::SameOrigin,
+                Some(others) => Authority::Origins(others.to_vec()),
             },
             parallel: self.parallel.into(),
             foreign_mirrors: self.mirrors,
@@ -639,6 +656,17 @@ mod tests {
         };
         let ours = copy.access.client_options([]);
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    #[test]
+    fn mem050_an_archive_can_be_named_wherever_versions_are_kept() {
+        let line = "x listen http://a.example/ --into d --versions v --timegate http://b.example/web/";
+        let Command::Listen(listen) = Cli::parse_from(line.split(' ')).command else {
+            panic!("it is no other command")
+        };
+        let options = listen.kept.with(listen.selection.sync_options());
+        assert_eq!(options.timegate, Url::parse("http://b.example/web/").ok());
+        assert!(options.versions.is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command};
 use resync_common::config::{self, ConfigError, Keys, Source, plain};
 use resync_common::habits::{self, name};
@@ -24,7 +25,21 @@ pub(crate) fn command_line() -> Result<Cli, ConfigError> {
     if let Some(path) = named(&arguments) {
         command = with_file(command, &path)?;
     }
-    Ok(habits::parse(command))
+    let mut cli: Cli = habits::parse(command);
+    if let args::Command::Sync { at: Some(_), copy, kept, incremental, .. } = &mut cli.command {
+        // What the file or the environment says of these is for the runs that they make sense for.
+        *incremental &= is_on_command_line(&arguments, "incremental");
+        kept.versions = kept.versions.take().filter(|_| is_on_command_line(&arguments, "versions"));
+        copy.selection.prefer.retain(|_| is_on_command_line(&arguments, "prefer"));
+    }
+    Ok(cli)
+}
+
+/// Whether a flag of the command is among the arguments.
+fn is_on_command_line(arguments: &[OsString], flag: &str) -> bool {
+    let matches = args::command().ignore_errors(true).try_get_matches_from(arguments).ok();
+    let source = matches.as_ref().and_then(|all| all.subcommand()?.1.value_source(flag));
+    source == Some(ValueSource::CommandLine)
 }
 
 /// The file that the command line or the environment names. Other mistakes in them are reported later.

@@ -100,22 +100,25 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Discover { url, access, versions_of, no_sizes, json } => {
+        Command::Discover { url, access, versions_of, origins, no_sizes, json } => {
             let client = Client::new(access.client_options([&url])).map_err(Failure::configuration)?;
             let source = discover(&client, &url).await.map_err(discover_failure)?;
             match versions_of {
-                Some(original) => show_versions(&client, &source, &original, json).await,
+                Some(original) => show_versions(&client, &source, &original, origins.others(), json).await,
                 None => show_source(&client, &source, no_sizes, json).await,
             }
         }
-        Command::Sync { copy, kept, incremental, from, at, timegate, switch_source, dry_run, list } => {
-            if at.is_some() && (incremental || from.is_some()) {
-                let text = "--at copies one moment: leave --incremental and --since out".to_owned();
-                return Err(Failure { code: USAGE, text });
+        Command::Sync { copy, kept, incremental, from, at, switch_source, dry_run, list } => {
+            let has_other =
+                [incremental, from.is_some(), kept.versions.is_some(), !copy.selection.prefer.is_empty()];
+            if at.is_some() && has_other.contains(&true) {
+                let text =
+                    "--at copies one moment: leave --incremental, --since, --versions and --prefer out";
+                return Err(Failure { code: USAGE, text: text.to_owned() });
             }
             let depth = if incremental || from.is_some() { Depth::Changes } else { Depth::Full };
             let chosen = kept.with(copy.selection.sync_options());
-            let mut options = SyncOptions { dry_run, from, at, timegate, switch_source, ..chosen };
+            let mut options = SyncOptions { dry_run, from, at, switch_source, ..chosen };
             let is_listed = list || dry_run;
             let progress_bar = if is_listed {
                 options.progress = listing(copy.json);
@@ -207,9 +210,10 @@ async fn show_versions(
     client: &Client,
     source: &Source,
     original: &Url,
+    others: Option<&[Url]>,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let found = versions_of(client, source, original).await.map_err(discover_failure)?;
+    let found = versions_of(client, source, original, others).await.map_err(discover_failure)?;
     if json {
         answer(pretty(&serde_json::to_value(&found)?));
     } else {
@@ -228,13 +232,17 @@ struct Opened {
     target: Target,
 }
 
-/// Discovers the set of a copy. A directory that is only read is not made. An archive that was given is trusted like the Source, but
-/// gets no credentials of it.
-async fn open(copy: &Copy, archive: Option<&Url>, is_read_only: bool) -> Result<Opened, Failure> {
-    let mut options = copy.access.client_options([&copy.url]);
+/// An archive that was given is trusted like the Source, but gets no credentials of it.
+fn trust(options: &mut ClientOptions, archive: Option<&Url>) {
     if let AddressPolicy::NetworkOf(trusted) = &mut options.address_policy {
         trusted.extend(archive.cloned());
     }
+}
+
+/// Discovers the set of a copy. A directory that is only read is not made.
+async fn open(copy: &Copy, archive: Option<&Url>, is_read_only: bool) -> Result<Opened, Failure> {
+    let mut options = copy.access.client_options([&copy.url]);
+    trust(&mut options, archive);
     let client = Client::new(options).map_err(Failure::configuration)?;
     let source = discover(&client, &copy.url).await.map_err(discover_failure)?;
     let set = source.choose(copy.selection.set.as_deref())?;
@@ -262,7 +270,7 @@ async fn audit_copy(copy: &Copy, at: Option<DateTime>) -> Result<ExitCode, Failu
     let progress_bar = SyncProgress::of(&options.progress);
     let report = audit(&client, &offer, &target, &options).await;
     drop(progress_bar);
-    let report = report.map_err(sync_failure)?;
+    let report = report.map_err(|error| told_failure(copy, error))?;
     if copy.json {
         answer(pretty(&serde_json::to_value(&report)?));
     } else {
@@ -288,7 +296,7 @@ async fn synchronise_copy(copy: &Copy, options: &SyncOptions, depth: Depth) -> R
         Ok(Opened { client, offer, target }) => {
             let result = synchronise(&client, &offer, &target, options, depth).await;
             match result {
-                Err(error) if is_of_another_run(&error) => return Err(sync_failure(error)),
+                Err(error) if is_of_another_run(&error) => return Err(told_failure(copy, error)),
                 result => result.map_err(sync_failure),
             }
         }
@@ -394,7 +402,8 @@ async fn listen(flags: Listen) -> Result<ExitCode, Failure> {
     };
     // Before anything else, so that no signal has its default effect.
     let shutdown = signals::stop()?;
-    let service = flags.service.options(&flags.url);
+    let mut service = flags.service.options(&flags.url);
+    trust(&mut service.client, flags.kept.timegate.as_ref());
     let result = listen_all(copies, &service, on_event, shutdown).await;
     result.map(|()| ExitCode::SUCCESS).map_err(|error| {
         let failure = listen_failure(error);
@@ -438,6 +447,14 @@ fn listen_failure(error: ListenError) -> Failure {
 
 fn sync_failure(error: SyncError) -> Failure {
     if error.is_configuration() { Failure::configuration(error) } else { error.into() }
+}
+
+/// Also prints what programs need of it, if they are to read the outcome.
+fn told_failure(copy: &Copy, error: SyncError) -> Failure {
+    if copy.json {
+        output::out_of_reach_json(&error).into_iter().for_each(answer);
+    }
+    sync_failure(error)
 }
 
 fn discover_failure(error: DiscoverError) -> Failure {

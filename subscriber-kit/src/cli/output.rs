@@ -18,7 +18,7 @@ use resync_subscriber_kit::listen::ListenEvent;
 use resync_subscriber_kit::state::{LastSync, Phase, Status, Subscription};
 use resync_subscriber_kit::sync::{
     AuditReport, Cause, FAILURES_KEPT, Failure, Gap, GapHistory, Method, Outcome, Report, ResourceEvent,
-    Verdict, VersionsReport,
+    SyncError, Verdict, VersionsReport,
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -136,6 +136,12 @@ fn set_json(set: &Set, sizes: &Sizes) -> Value {
 pub(crate) fn version(version: &KnownVersion) -> String {
     // No URL can imitate another line.
     format!("{}\t{}", version.at, version.url.replace(char::is_control, " "))
+}
+
+/// A moment that cannot be copied, and the next ones that can.
+pub(crate) fn out_of_reach_json(error: &SyncError) -> Option<Value> {
+    let SyncError::OutOfReach { moment, before, after } = error else { return None };
+    Some(json!({ "at": moment, "error": error.to_string(), "before": before, "after": after }))
 }
 
 /// What a TimeMap may list and cannot be shown.
@@ -422,6 +428,7 @@ pub(crate) fn status(status: &Status) -> String {
     let next = if status.is_running { "; it is tried again" } else { "" };
     let not_subscribed = status.not_subscribed.iter();
     lines.extend(not_subscribed.map(|(topic, cause)| format!("not subscribed to {topic}: {cause}{next}")));
+    lines.extend(status.at.map(|moment| format!("a copy of the Source as it was at {moment}")));
     lines.push(match &status.last_sync {
         Some(last @ LastSync { failed: Some(cause), .. }) => {
             format!("last synchronisation {}: failed: {cause}", time(last))
@@ -478,6 +485,7 @@ pub(crate) fn status_json(status: &Status) -> Value {
     json!({
         "running": status.is_running,
         "synchronising": status.is_synchronising,
+        "at": status.at.map(|moment| moment.to_string()),
         "subscriptions": subscriptions.map(|one| subscription_json(one, status.is_running)).collect::<Vec<_>>(),
         "not_subscribed": not_subscribed.map(|(topic, cause)| json!({ "topic": topic, "cause": cause })).collect::<Vec<_>>(),
         "last_sync": status.last_sync.as_ref().map(|last| json!({ "at": time(last), "in_step": last.in_step(), "failed": last.failed, "report": last.report })),

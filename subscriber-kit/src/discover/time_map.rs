@@ -13,11 +13,14 @@ use serde::Serialize;
 use url::Url;
 
 use super::{DiscoverError, Source};
-use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, led_to};
+use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, is_moved, led_to};
 use crate::text;
 
 /// How many pages of a TimeMap are read.
 const MAX_PAGES: usize = 1000;
+
+/// How many bytes the URIs of all versions may have: resolved against a long base, short references become long ones.
+const MAX_URIS: u64 = 50_000_000;
 
 /// How many lists are searched for a resource.
 const MAX_LISTS: usize = 1000;
@@ -64,13 +67,21 @@ pub struct KnownVersion {
 /// Finds the TimeMap of a resource and reads it, with all its pages.
 ///
 /// What the resource itself answers says where it is, or else its entry in a Resource List of the Source, or else a TimeGate that one of
-/// these names (MEM-021, MEM-035).
+/// these names (MEM-021, MEM-035). Its further pages may be at the origins of the resource, of the Source and of its first page, and at
+/// those of the `others`, or at any if these are `None` (MEM-059). Pages elsewhere are among [the unreadable ones](TimeMap::unreadable).
 ///
 /// # Errors
 /// [`DiscoverError::NoTimeMap`], [`DiscoverError::TimeMap`] and [`DiscoverError::Fetch`].
-pub async fn versions_of(client: &Client, source: &Source, original: &Url) -> Result<TimeMap, DiscoverError> {
+pub async fn versions_of(
+    client: &Client,
+    source: &Source,
+    original: &Url,
+    others: Option<&[Url]>,
+) -> Result<TimeMap, DiscoverError> {
     let time_map = find(client, source, original).await?;
-    Reading::of(original, time_map).run(client).await
+    let own = [original, &source.base, &time_map];
+    let allowed = others.map(|others| own.into_iter().chain(others).cloned().collect());
+    Reading { allowed, ..Reading::of(original, time_map) }.run(client).await
 }
 
 /// Where versions of a resource are.
@@ -173,12 +184,18 @@ fn searched(fetched: &Fetched, wanted: &Url) -> Result<(Option<Places>, Vec<Url>
 /// A TimeMap that is being read.
 struct Reading {
     found: TimeMap,
+    /// At whose origins its pages may be; `None` for any.
+    allowed: Option<Vec<Url>>,
     open: VecDeque<Url>,
     /// So that pages that lead to each other end.
     seen: HashSet<Url>,
     /// How many more bytes are read.
     room: u64,
+    /// How many more bytes of URIs are kept.
+    uri_room: u64,
     is_one: bool,
+    /// Whether it has more pages than are read.
+    has_more_pages: bool,
 }
 
 impl Reading {
@@ -192,11 +209,19 @@ impl Reading {
             unreadable: Vec::new(),
         };
         let seen = HashSet::from([time_map.clone()]);
-        Self { found, open: VecDeque::from([time_map]), seen, room: MAX_TIME_MAP, is_one: false }
+        let open = VecDeque::from([time_map]);
+        let (is_one, has_more_pages) = (false, false);
+        let (room, uri_room) = (MAX_TIME_MAP, MAX_URIS);
+        Self { found, allowed: None, open, seen, room, uri_room, is_one, has_more_pages }
     }
 
     async fn run(mut self, client: &Client) -> Result<TimeMap, DiscoverError> {
         while let Some(page) = self.open.pop_front() {
+            if !self.may_ask(&page) {
+                let reason = "it has another origin; if you trust it, allow it with --origin".to_owned();
+                self.found.unreadable.push(UnreadablePage { url: page, reason });
+                continue;
+            }
             match self.page(client, &page).await {
                 Ok(()) => {}
                 // The other pages have versions too.
@@ -215,12 +240,26 @@ impl Reading {
         Ok(self.found)
     }
 
+    fn may_ask(&self, page: &Url) -> bool {
+        let origin = page.origin();
+        let is_of = |one: &Url| one.origin() == origin || is_moved(&one.origin(), &origin);
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is_of))
+    }
+
     /// Reads one page while it arrives.
     async fn page(&mut self, client: &Client, page: &Url) -> Result<(), DiscoverError> {
         let mut deadline = Deadline::after(client.options().document_timeout);
-        let answer = client.get(page, Follow::Anywhere, HeaderMap::new(), &mut deadline).await?;
+        let is_first = *page == self.found.time_map;
+        let follow = match &self.allowed {
+            Some(allowed) if !is_first => Follow::Among(allowed, page),
+            _ => Follow::Anywhere,
+        };
+        let answer = client.get(page, follow, HeaderMap::new(), &mut deadline).await?;
         let mut answer = answer.ok_or_else(|| FetchError::of_status(page, 304))?;
         self.seen.insert(answer.url.clone());
+        if is_first && let Some(allowed) = &mut self.allowed {
+            allowed.push(answer.url.clone());
+        }
         let mut reader = LinkFormatReader::new(self.room);
         while let Some(chunk) = deadline.meet(page, answer.chunk()).await?? {
             self.room = self.room.saturating_sub(chunk.len() as u64);
@@ -237,16 +276,32 @@ impl Reading {
             self.is_one = true;
             match link {
                 TimeMapLink::Original(uri) => self.is_of(&uri)?,
+                TimeMapLink::TimeGate(uri)
+                | TimeMapLink::TimeMap { uri, .. }
+                | TimeMapLink::Memento { uri, .. }
+                    if uri.len() > MAX_URL =>
+                {
+                    self.found.skipped += 1;
+                }
                 TimeMapLink::TimeGate(uri) => {
                     self.found.time_gate.get_or_insert(uri);
                 }
                 TimeMapLink::TimeMap { uri, .. } => self.leads_to(&uri),
                 TimeMapLink::Memento { uri, at } => {
-                    self.found.versions.push(KnownVersion { at: at.datetime(), url: uri });
+                    self.keep(KnownVersion { at: at.datetime(), url: uri })?;
                 }
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    fn keep(&mut self, version: KnownVersion) -> Result<(), DiscoverError> {
+        let left = self.uri_room.checked_sub(version.url.len() as u64);
+        self.uri_room = left.ok_or_else(|| {
+            self.wrong(&format!("the URIs of its versions have more than {MAX_URIS} bytes"))
+        })?;
+        self.found.versions.push(version);
         Ok(())
     }
 
@@ -264,8 +319,12 @@ impl Reading {
             return;
         }
         if self.seen.len() >= MAX_PAGES {
-            let reason = format!("the TimeMap has more than {MAX_PAGES} pages");
-            return self.found.unreadable.push(UnreadablePage { url: next, reason });
+            // The others would say the same.
+            if !std::mem::replace(&mut self.has_more_pages, true) {
+                let reason = format!("the TimeMap has more than {MAX_PAGES} pages");
+                self.found.unreadable.push(UnreadablePage { url: next, reason });
+            }
+            return;
         }
         self.seen.insert(next.clone());
         self.open.push_back(next);
@@ -273,5 +332,64 @@ impl Reading {
 
     fn wrong(&self, reason: &str) -> DiscoverError {
         DiscoverError::TimeMap { url: Box::new(self.found.time_map.clone()), reason: reason.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of these links on a page whose URL has so many bytes.
+    fn take(reading: &mut Reading, links: &str, page_bytes: usize) -> Result<(), DiscoverError> {
+        let start = "http://a.example/";
+        let page = format!("{start}{}/", "x".repeat(page_bytes - start.len() - 1));
+        let mut reader = LinkFormatReader::new(MAX_TIME_MAP);
+        let mut found = reader.read(links.as_bytes()).unwrap();
+        found.extend(reader.end().links);
+        reading.take(&found, &Url::parse(&page).unwrap())
+    }
+
+    fn reading() -> Reading {
+        let url = |path: &str| Url::parse(&format!("http://a.example/{path}")).unwrap();
+        Reading::of(&url("a"), url("map"))
+    }
+
+    /// A link to a version.
+    fn memento(reference: &str) -> String {
+        format!("<{reference}>; rel=\"memento\"; datetime=\"Fri, 20 Nov 2026 09:00:00 GMT\",\n")
+    }
+
+    #[test]
+    fn mem058_short_references_to_versions_cannot_become_gigabytes() {
+        let mut reading = Reading { uri_room: 10_000, ..reading() };
+        take(&mut reading, &memento("v").repeat(2), 4000).unwrap();
+        let error = take(&mut reading, &memento("v"), 4000).unwrap_err();
+        assert!(error.to_string().contains("more than 50000000 bytes"), "{error}");
+        assert_eq!(reading.found.versions.len(), 2);
+    }
+
+    #[test]
+    fn mem058_links_that_are_too_long_once_they_are_resolved_are_left_out() {
+        let mut reading = reading();
+        let others = "<gate>; rel=\"timegate\",\n<next>; rel=\"timemap\",\n";
+        take(
+            &mut reading,
+            &format!("{others}{}{}", memento("version"), memento("http://a.example/v")),
+            MAX_URL,
+        )
+        .unwrap();
+        assert_eq!((reading.found.skipped, reading.found.time_gate.is_none()), (3, true));
+        assert_eq!(reading.found.versions.len(), 1, "only the one that is short all the same");
+        assert_eq!(reading.open.len(), 1);
+    }
+
+    #[test]
+    fn mem058_that_there_are_too_many_pages_is_said_once() {
+        let mut reading = reading();
+        let pages = (0..3 * MAX_PAGES).map(|number| format!("<page-{number}>; rel=\"timemap\",\n"));
+        take(&mut reading, &pages.collect::<String>(), 100).unwrap();
+        assert_eq!(reading.open.len(), MAX_PAGES);
+        let said: Vec<_> = reading.found.unreadable.iter().map(|page| page.reason.as_str()).collect();
+        assert_eq!(said, ["the TimeMap has more than 1000 pages"]);
     }
 }

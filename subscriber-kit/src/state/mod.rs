@@ -28,7 +28,7 @@ pub use crate::state_folder::STATE_FOLDER;
 use crate::discover::SavedSource;
 use crate::disk_error::is_of_the_path;
 use crate::state_folder;
-use crate::sync::Report;
+use crate::sync::{CopiedSource, Report};
 use files::{
     io_error, is_being_synchronised, is_in_use, lock, read, read_sync_record, sweep, write, write_sync_record,
 };
@@ -413,6 +413,8 @@ pub struct Status {
     pub subscriptions: Vec<Subscription>,
     /// Topics of a forwarder, as they were given, that could not be subscribed to when that was tried last, and why.
     pub not_subscribed: BTreeMap<String, String>,
+    /// For a copy of the past: of when it is (MEM-063).
+    pub at: Option<DateTime>,
     /// Its last synchronisation.
     pub last_sync: Option<LastSync>,
 }
@@ -425,7 +427,9 @@ pub struct Status {
 pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let (is_running, is_synchronising) = (is_in_use(folder)?, is_being_synchronised(folder)?);
     let (state_file, single_run) = (read(folder)?, read_sync_record(folder));
-    if state_file.is_none() && single_run.is_none() && !is_running && !is_synchronising {
+    let is_in_copy = folder.file_name().is_some_and(|name| name == STATE_FOLDER);
+    let at = folder.parent().filter(|_| is_in_copy).and_then(CopiedSource::moment_of);
+    if state_file.is_none() && single_run.is_none() && at.is_none() && !is_running && !is_synchronising {
         return Ok(None);
     }
     let mut state_file = state_file.unwrap_or_default();
@@ -435,12 +439,12 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
     let subscriptions = state_file.subscriptions.iter().map(Record::summary).collect();
     let single_run = single_run.map(|record| record.last);
     let last_sync = state_file.last_sync.into_iter().chain(single_run).max_by_key(|last| last.at_unix_millis);
-    // Before the Source is found for the first time, nothing is saved by which a copy could be told.
-    let is_in_copy = folder.file_name().is_some_and(|name| name == STATE_FOLDER);
+    let at = at.or(last_sync.as_ref().and_then(|last| last.report.at));
     let not_subscribed = state_file.not_subscribed;
     let has_topics = !state_file.subscriptions.is_empty() || !not_subscribed.is_empty();
+    // Before the Source is found for the first time, nothing is saved by which a copy could be told.
     let has_copy = state_file.source.is_some() || last_sync.is_some() || is_in_copy || !has_topics;
-    Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, not_subscribed, last_sync }))
+    Ok(Some(Status { is_running, is_synchronising, has_copy, subscriptions, not_subscribed, at, last_sync }))
 }
 
 /// Saves for [`status`] what a single synchronisation did, or why it failed as a whole. Does not lock the state, which a running

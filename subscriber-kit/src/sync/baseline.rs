@@ -77,10 +77,14 @@ impl Run<'_> {
         if let Some(telling) = telling {
             report.versions = Some(Box::pin(self.harvest_all(telling)).await);
         }
-        let copy_state = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
-        let copy_state = copy_state.map(|copy_state| {
-            copy_state.with_gaps(report.unproven.clone(), gaps).with_resources(report.in_copy)
-        });
+        let copy_state = if report.forgets_versions() {
+            // The next run reads the changes since then once more.
+            updates.handled = None;
+            self.saved.clone().map(|saved| saved.with_resources(None))
+        } else {
+            let next = point.and_then(|point| run_outcome.copy_state_after_baseline(&self.scope, point));
+            next.map(|next| next.with_gaps(report.unproven.clone(), gaps).with_resources(report.in_copy))
+        };
         report.is_remembered = copy_state.is_some();
         self.save(run_outcome.changed, Some(updates), copy_state, self.saved.as_ref()).await?;
         Ok(report)

@@ -101,16 +101,15 @@ pub enum SyncError {
     /// The Source's lists do not show what it had at a past moment (MEM-061).
     #[error(
         "the lists of the Source do not show what it had at {moment}, so nothing was written; {}",
-        oldest.as_ref().map_or_else(
-            || "they show it of no moment".to_owned(),
-            |oldest| format!("the oldest moment that can be copied is {oldest}"),
-        )
+        next_to_it(before.as_deref(), after.as_deref())
     )]
     OutOfReach {
         /// The given time.
         moment: String,
-        /// The oldest time that the lists show.
-        oldest: Option<String>,
+        /// The next time before it that the lists show.
+        before: Option<String>,
+        /// The next time after it that the lists show.
+        after: Option<String>,
     },
     /// The directory is a copy of another moment, or of the present (MEM-063).
     #[error(
@@ -266,6 +265,17 @@ pub enum SyncError {
     /// The directory cannot be read or changed.
     #[error("cannot use the directory: {0}")]
     Directory(#[from] std::io::Error),
+}
+
+fn next_to_it(before: Option<&str>, after: Option<&str>) -> String {
+    match (before, after) {
+        (None, None) => "they show it of no moment".to_owned(),
+        (None, Some(after)) => format!("the oldest moment that can be copied is {after}"),
+        (Some(before), None) => format!("the next moment before it that can be copied is {before}"),
+        (Some(before), Some(after)) => {
+            format!("the next moments that can be copied are {before} and {after}")
+        }
+    }
 }
 
 fn as_of(moment: Option<&String>) -> String {

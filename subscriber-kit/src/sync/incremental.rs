@@ -71,12 +71,16 @@ impl Run<'_> {
         report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps.with(&continuity, now));
         report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);
-        let reason = report.unproven.clone();
-        let next = run_outcome
-            .copy_state(&self.scope, point)
-            .map(|next| next.with_gaps(reason, *report.gaps).with_resources(report.in_copy));
+        let (next, before) = if report.forgets_versions() {
+            // The next run reads the same changes, which must not count twice. The point may be that of --since, which is not saved.
+            (Some(copy_state.clone().with_resources(None)), self.saved.as_ref())
+        } else {
+            let next = run_outcome.copy_state(&self.scope, point);
+            let next = next.map(|next| next.with_gaps(report.unproven.clone(), *report.gaps));
+            (next.map(|next| next.with_resources(report.in_copy)), Some(copy_state))
+        };
         report.is_remembered = next.is_some();
-        self.save(run_outcome.changed, None, next, Some(copy_state)).await?;
+        self.save(run_outcome.changed, None, next, before).await?;
         Ok(Some(report))
     }
 

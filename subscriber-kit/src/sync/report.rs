@@ -106,6 +106,11 @@ impl Report {
         self.failed + self.not_deleted == 0 && self.deletion_skipped.is_none()
     }
 
+    /// Whether its versions are neither kept nor wait, so that the next run has to read the same changes once more (MEM-071).
+    pub(crate) fn forgets_versions(&self) -> bool {
+        self.versions.as_deref().is_some_and(|versions| versions.are_forgotten)
+    }
+
     /// Counts and reports the outcome of one resource.
     pub(crate) fn count(&mut self, to: &Progress, loc: &str, outcome: Result<Outcome, ResourceError>) {
         let outcome = match outcome {
@@ -238,6 +243,9 @@ pub struct VersionsReport {
     pub failures: Vec<Failure>,
     /// The same by causes, of which the first hundred are kept.
     pub causes: Vec<Cause>,
+    /// Whether some could not even be written down to wait.
+    #[serde(skip)]
+    pub(crate) are_forgotten: bool,
 }
 
 impl VersionsReport {
@@ -275,6 +283,7 @@ impl VersionsReport {
             unproven: first.unproven.or(next.unproven),
             failures: first.failures,
             causes,
+            are_forgotten: first.are_forgotten || next.are_forgotten,
         }))
     }
 }

@@ -28,9 +28,14 @@ fn time_map(source: &Source, versions: &[&str], more: &str) -> String {
 }
 
 async fn found(source: &Source) -> Result<TimeMap, DiscoverError> {
+    found_at(source, Some(&[])).await
+}
+
+/// As it is found where these other origins may be asked.
+async fn found_at(source: &Source, others: Option<&[Url]>) -> Result<TimeMap, DiscoverError> {
     let url = |path: &str| Url::parse(&source.url(path)).unwrap();
     let set = discover(&client(), &source.url("/")).await.unwrap();
-    versions_of(&client(), &set, &url("/a")).await
+    versions_of(&client(), &set, &url("/a"), others).await
 }
 
 /// The paths of the versions, oldest first.
@@ -87,6 +92,27 @@ async fn mem058_pages_are_followed_without_circles_and_what_cannot_be_read_is_le
     for page in ["/map", "/map/1", "/map/2"] {
         assert_eq!(asked.iter().filter(|path| *path == page).count(), 1, "{page}: {asked:?}");
     }
+}
+
+#[tokio::test]
+async fn mem059_pages_of_a_time_map_at_other_origins_are_read_only_if_these_are_named() {
+    let (source, archive) = (source().await, Source::start().await);
+    source.raw("/a", ok(&format!("Link: <{}>; rel=\"timemap\"\r\n", source.url("/map")), b"now"));
+    let more = format!(",\n<{}>; rel=\"timemap\"", archive.url("/page"));
+    source.put("/map", time_map(&source, &["/v/1 09"], &more).as_bytes());
+    archive.put("/page", time_map(&source, &["/v/2 10"], "").as_bytes());
+    let first = found(&source).await.unwrap();
+    assert_eq!(paths(&source, &first), ["/v/1"]);
+    assert!(first.unreadable[0].reason.contains("allow it with --origin"), "{first:?}");
+    assert!(archive.asked().is_empty(), "it was not even asked");
+    let named = [Url::parse(&archive.url("/")).unwrap()];
+    for others in [Some(named.as_slice()), None] {
+        let all = found_at(&source, others).await.unwrap();
+        assert_eq!((paths(&source, &all).join(" "), all.unreadable.len()), ("/v/1 /v/2".to_owned(), 0));
+    }
+    let (url, original, other) = (source.url("/"), source.url("/a"), archive.url("/"));
+    assert_eq!(code(&run(&["discover", &url, "--versions-of", &original]).await), 1);
+    assert_eq!(code(&run(&["discover", &url, "--versions-of", &original, "--origin", &other]).await), 0);
 }
 
 #[tokio::test]

@@ -212,6 +212,34 @@ async fn mem071_versions_wait_while_their_directory_cannot_be_used() {
 }
 
 #[tokio::test]
+async fn mem071_while_nothing_can_be_written_down_to_wait_the_next_run_reads_the_same_changes_again() {
+    let mut keeping = Keeping::start().await;
+    let queue = keeping.copy().join(".resync-destination/versions");
+    let (mut told, mut second) = (Vec::new(), 0);
+    for depth in [Depth::Changes, Depth::Full] {
+        for body in ["older", "newer"] {
+            let (body, memento) = (format!("{body} {second}"), format!("/v/{second}"));
+            keeping.tell(second, "/a", &body, Some(memento.as_str()));
+            told.push((format!("a/2026112010000{second}"), body));
+            second += 1;
+        }
+        keeping.list("2026-11-20T11:00:00Z", &[("/a", told[told.len() - 1].1.as_str())]);
+        std::fs::remove_dir_all(&queue).unwrap_or_default();
+        std::fs::write(&queue, "in the way").unwrap();
+        let report = keeping.run(depth).await;
+        assert!(report.in_step(), "{report:?}");
+        let versions = report.versions.unwrap();
+        assert!(versions.unproven.is_some() && !versions.is_complete(), "{versions:?}");
+
+        std::fs::remove_file(&queue).unwrap();
+        assert_eq!(counts(&keeping.follow().await), [2, 0, 0, 0]);
+        let all: Vec<_> = told.iter().map(|(path, body)| (path.as_str(), body.as_str())).collect();
+        assert_eq!(keeping.kept(), expected(&all));
+        assert_eq!(counts(&keeping.follow().await), [0, 0, 0, 0]);
+    }
+}
+
+#[tokio::test]
 async fn mem070_a_version_that_nobody_says_where_to_find_is_lost_and_the_copy_is_in_step_all_the_same() {
     let mut keeping = Keeping::start().await;
     keeping.tell(0, "/a", "2", None);

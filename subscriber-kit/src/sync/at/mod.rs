@@ -18,6 +18,7 @@ use crate::sync::files::run_outcome::RunOutcome;
 use crate::sync::reading::collector::Collected;
 use crate::sync::reading::later::LaterChanges;
 use crate::sync::saved::cache::FileCache;
+use crate::sync::saved::origins::OriginRecord;
 use plan::PastSnapshot;
 
 impl Run<'_> {
@@ -36,7 +37,8 @@ impl Run<'_> {
         let cache = blocking(move || FileCache::load(&loading)).await;
         let later = Arc::new(later.unwrap_or_else(|| LaterChanges::of(moment)));
         let timegate = self.options.timegate.as_ref();
-        let mut executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let executor = Executor::new(self, Arc::clone(&file_map), cache, may_remove);
+        let mut executor = executor.recording(OriginRecord::whole);
         executor.past = Some(Past::new(&self.lists, timegate, later, known_since, known_until));
         Box::pin(executor.unpack(&plan, packages)).await?;
         let (mut updates, mut run_outcome) = (FileCache::default(), RunOutcome::default());
@@ -45,10 +47,12 @@ impl Run<'_> {
             self.remove_unlisted(file_map, &mut report, &mut run_outcome).await;
         }
         executor.account(&mut report);
+        executor.save_origins().await;
         report.at = Some(moment);
         report.in_copy = Some(report.resources);
         report.deletion_skipped = deletion_skipped;
-        report.unproven = unproven.or_else(|| not_had(report.failed, moment));
+        let undated = executor.past.as_ref().map_or(0, Past::undated);
+        report.unproven = unproven.or_else(|| not_had(report.failed, moment)).or_else(|| not_dated(undated));
         self.save(run_outcome.changed, Some(updates), None, None).await?;
         Ok(report)
     }
@@ -57,4 +61,11 @@ impl Run<'_> {
 /// Why the copy is not proven to be that of the moment, if something failed.
 fn not_had(failed: u64, moment: DateTime) -> Option<String> {
     (failed > 0).then(|| format!("{} cannot be had as of {moment}", counted(failed, "resource", "resources")))
+}
+
+/// Why the copy is not proven to be that of the moment, if some files may be of after it.
+fn not_dated(undated: u64) -> Option<String> {
+    let one = "resource has neither a hash nor Last-Modified, so it may be newer";
+    let many = "resources have neither hash nor Last-Modified, so they may be newer";
+    (undated > 0).then(|| counted(undated, one, many))
 }

@@ -64,30 +64,48 @@ impl Lists<'_> {
             Some(root) => self.changes_of(root).spans().await?,
             None => Vec::new(),
         };
-        match Way::to(moment, &lists, &joined(spans)) {
-            Ok(Way::Forwards(DatedList { at, url })) => {
-                let root = match url {
-                    None => root,
-                    Some(url) => self.fetch_anew(&url).await?,
-                };
-                Box::pin(self.forwards(moment, at, root)).await
+        let (spans, end) = joined(spans);
+        let mut snapshot = loop {
+            let way = Way::to(moment, &lists, &spans);
+            let (at, url) = match way.map_err(|(before, after)| out_of_reach(moment, before, after))? {
+                Way::Backwards { from, at } => {
+                    break Box::pin(self.backwards(moment, from, at, root)).await?;
+                }
+                Way::Forwards(DatedList { at, url: None }) => {
+                    let listing = Box::pin(self.listing(self.past_collector(moment)?, root)).await?;
+                    break Box::pin(self.forwards(moment, at, listing)).await?;
+                }
+                Way::Forwards(DatedList { at, url: Some(url) }) => (at, url),
+            };
+            match Box::pin(self.archived_listing(moment, &url)).await {
+                Ok(listing) => break Box::pin(self.forwards(moment, at, listing)).await?,
+                Err(error) if error.is_about_a_document() => {
+                    tracing::warn!(%error, %url, "cannot read an archived Resource List; trying another way");
+                    lists.retain(|list| list.url.as_ref() != Some(&url));
+                }
+                Err(error) => return Err(error),
             }
-            Ok(Way::Backwards { from, at }) => Box::pin(self.backwards(moment, from, at, root)).await,
-            Err(oldest) => Err(out_of_reach(moment, oldest)),
-        }
+        };
+        let unproven = end.filter(|end| *end < moment).map(|end| format!("the lists end at {end}"));
+        snapshot.unproven = snapshot.unproven.or(unproven);
+        Ok(snapshot)
+    }
+
+    async fn archived_listing(&self, moment: DateTime, url: &Url) -> Result<Listing, SyncError> {
+        let root = self.fetch_anew(url).await?;
+        self.listing(self.past_collector(moment)?, root).await
     }
 
     async fn forwards(
         &self,
         moment: DateTime,
         at: DateTime,
-        root: Fetched,
+        listing: Listing,
     ) -> Result<PastSnapshot, SyncError> {
-        let listing = self.listing(self.past_collector(moment)?, root).await?;
         let Listing { collector, consistency, .. } = listing;
         let (collector, gaps) = self.changes_since(collector, at).await?;
         let known = Known { since: at, needed: moment };
-        let mut known_until = known.until(&gaps).ok_or_else(|| out_of_reach(moment, Some(at)))?;
+        let mut known_until = known.until(&gaps).ok_or_else(|| out_of_reach(moment, Some(at), None))?;
         if self.changes.is_none() {
             known_until = Some(at);
         }
@@ -104,7 +122,7 @@ impl Lists<'_> {
     ) -> Result<PastSnapshot, SyncError> {
         let (collector, gaps) = self.changes_since(self.past_collector(moment)?, from).await?;
         let known = Known { since: from, needed: at };
-        let known_until = known.until(&gaps).ok_or_else(|| out_of_reach(moment, Some(at)))?;
+        let known_until = known.until(&gaps).ok_or_else(|| out_of_reach(moment, None, Some(at)))?;
         let Listing { collector, consistency, .. } = self.listing(collector, root).await?;
         self.snapshot(collector, consistency, known.since, known_until).await
     }
@@ -199,8 +217,8 @@ impl DatedList {
 }
 
 impl Way {
-    /// The way to a moment; if there is none, the oldest moment to which there is one. `spans` are those without gaps between them.
-    fn to(moment: DateTime, lists: &[DatedList], spans: &[Span]) -> Result<Self, Option<DateTime>> {
+    /// The way to a moment; if there is none, the next ones to which there is one. `spans` are those without gaps between them.
+    fn to(moment: DateTime, lists: &[DatedList], spans: &[Span]) -> Result<Self, Around> {
         let span = spans.iter().find(|span| includes(**span, moment));
         let newest = lists.iter().filter(|list| list.at <= moment).max_by_key(|list| list.at);
         let is_near =
@@ -213,13 +231,26 @@ impl Way {
             (Some(today), Some(span)) if includes(*span, today.at) => {
                 Ok(Self::Backwards { from: span.from, at: today.at })
             }
-            _ => {
-                let walked = today.and_then(|today| spans.iter().find(|span| includes(**span, today.at)));
-                let oldest = lists.iter().map(|list| list.at).chain(walked.map(|span| span.from));
-                Err(oldest.min())
-            }
+            _ => Err(around(moment, lists, spans)),
         }
     }
+}
+
+/// The next moments before and after another.
+type Around = (Option<DateTime>, Option<DateTime>);
+
+/// The next moments that a way leads to.
+fn around(moment: DateTime, lists: &[DatedList], spans: &[Span]) -> Around {
+    let today = lists.iter().find(|list| list.url.is_none());
+    let walked = today.and_then(|today| spans.iter().find(|span| includes(**span, today.at)));
+    // From a list, the changes lead to the end of their span.
+    let is_before_end = |span: Span, at: DateTime| span.until.is_none_or(|until| at <= until);
+    let leads_on = |span: Span, list: &DatedList| reaches(span, list.at) && is_before_end(span, list.at);
+    let followed = spans.iter().filter(|span| lists.iter().any(|list| leads_on(**span, list)));
+    let moments = lists.iter().map(|list| list.at).chain(walked.map(|span| span.from));
+    let moments: Vec<DateTime> = moments.chain(followed.filter_map(|span| span.until)).collect();
+    let before = moments.iter().copied().filter(|at| *at < moment).max();
+    (before, moments.iter().copied().filter(|at| *at > moment).min())
 }
 
 /// Between which times all changes have to be known.
@@ -254,8 +285,9 @@ fn reaches(span: Span, at: DateTime) -> bool {
     span.from <= at || is_rounded(gap)
 }
 
-/// The spans without those that continue another one. Of the last, nothing says that anything happened later.
-fn joined(spans: Vec<Span>) -> Vec<Span> {
+/// The spans without those that continue another one. The last has no end, since nothing says that anything happened later; but if its
+/// list is closed, also up to when that is certain.
+fn joined(spans: Vec<Span>) -> (Vec<Span>, Option<DateTime>) {
     let mut joined: Vec<Span> = Vec::new();
     for span in spans {
         match joined.last_mut() {
@@ -265,14 +297,13 @@ fn joined(spans: Vec<Span>) -> Vec<Span> {
             _ => joined.push(span),
         }
     }
-    if let Some(last) = joined.last_mut() {
-        last.until = None;
-    }
-    joined
+    let end = joined.last_mut().and_then(|last| last.until.take());
+    (joined, end)
 }
 
-fn out_of_reach(moment: DateTime, oldest: Option<DateTime>) -> SyncError {
-    SyncError::OutOfReach { moment: moment.to_string(), oldest: oldest.map(|oldest| oldest.to_string()) }
+fn out_of_reach(moment: DateTime, before: Option<DateTime>, after: Option<DateTime>) -> SyncError {
+    let [before, after] = [before, after].map(|time| time.map(|time| time.to_string()));
+    SyncError::OutOfReach { moment: moment.to_string(), before, after }
 }
 
 #[cfg(test)]
@@ -296,9 +327,10 @@ mod tests {
     fn spans_that_touch_are_one_and_the_last_has_no_end() {
         let spans =
             vec![span(0, Some(2)), span(2, Some(4)), span(5, Some(7)), span(6, Some(8)), span(8, None)];
-        assert_eq!(joined(spans), [span(0, Some(4)), span(5, None)]);
-        assert_eq!(joined(vec![span(0, Some(2))]), [span(0, None)], "nothing has happened since");
-        assert_eq!(joined(Vec::new()), []);
+        assert_eq!(joined(spans), (vec![span(0, Some(4)), span(5, None)], None));
+        let closed = (vec![span(0, None)], Some(hour(2)));
+        assert_eq!(joined(vec![span(0, Some(2))]), closed, "nothing is known to have happened since");
+        assert_eq!(joined(Vec::new()), (Vec::new(), None));
     }
 
     #[test]
@@ -312,17 +344,19 @@ mod tests {
     }
 
     #[test]
-    fn mem061_the_oldest_moment_is_told_where_no_way_leads_to_the_one_that_is_wanted() {
+    fn mem061_the_next_moments_are_told_where_no_way_leads_to_the_one_that_is_wanted() {
         let (today, old) = (list(10, true), list(2, false));
         let way = |moment, lists: &[DatedList], spans: &[Span]| Way::to(hour(moment), lists, spans);
         let all = [today.clone(), old.clone()];
-        assert_eq!(way(1, &all, &[span(2, None)]), Err(Some(hour(2))));
-        assert_eq!(way(4, &all, &[span(5, None)]), Err(Some(hour(2))), "there is a gap");
+        assert_eq!(way(1, &all, &[span(2, None)]), Err((None, Some(hour(2)))));
+        assert_eq!(way(4, &all, &[span(5, None)]), Err((Some(hour(2)), Some(hour(5)))), "there is a gap");
+        let ends = [span(1, Some(3)), span(5, None)];
+        assert_eq!(way(4, &all, &ends), Err((Some(hour(3)), Some(hour(5)))), "changes lead on from a list");
         assert_eq!(way(2, &all, &[]), Ok(Way::Forwards(old.clone())), "it is the very moment of a list");
         assert_eq!(way(6, &all, &[span(5, None)]), Ok(Way::Backwards { from: hour(5), at: hour(10) }));
         assert_eq!(way(3, &all, &[span(1, Some(4)), span(5, None)]), Ok(Way::Forwards(old)));
-        assert_eq!(way(4, &[today], &[span(3, Some(5)), span(6, None)]), Err(Some(hour(6))));
-        assert_eq!(way(4, &[], &[span(3, None)]), Err(None), "no list says when it is from");
+        assert_eq!(way(4, &[today], &[span(3, Some(5)), span(6, None)]), Err((None, Some(hour(6)))));
+        assert_eq!(way(4, &[], &[span(3, None)]), Err((None, None)), "no list says when it is from");
     }
 
     #[test]

@@ -251,7 +251,7 @@ impl From<NoOffer> for ResourceError {
 
 impl ResourceError {
     /// Whether another way may lead to a past state of the resource all the same.
-    fn leaves_other_ways(&self) -> bool {
+    pub(super) fn leaves_other_ways(&self) -> bool {
         self.is_mismatch() || matches!(self, Self::Fetch(_) | Self::Memento(_) | Self::OtherOrigin { .. })
     }
 }

@@ -40,6 +40,11 @@ impl CopiedSource {
         Self { at, ..self }
     }
 
+    /// The moment that this directory is a copy of, if it is one of the past.
+    pub(crate) fn moment_of(directory: &Path) -> Option<DateTime> {
+        load(&state_file(directory, FILE_NAME)).ok().flatten()?.at
+    }
+
     /// An error if the directory is a copy of another set or moment.
     ///
     /// # Errors

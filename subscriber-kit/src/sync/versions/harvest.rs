@@ -77,7 +77,7 @@ impl Run<'_> {
     }
 
     /// Keeps the versions whose bytes are here, and durably lets the others wait. Comes before the run saves how far it came, so that none
-    /// is forgotten (MEM-071).
+    /// is forgotten (MEM-071): if that cannot be done, the run must not save it.
     pub(in crate::sync) async fn harvest(
         &self,
         told: &Told,
@@ -85,8 +85,9 @@ impl Run<'_> {
     ) -> Box<VersionsReport> {
         let mut report = VersionsReport::default();
         if let Err(error) = self.harvest_into(&mut report, told, packages).await {
-            tracing::error!(%error, "cannot keep the versions of this run");
-            report.unproven = Some(format!("versions of this run are not kept: {error}"));
+            tracing::error!(%error, "cannot keep the versions of this run; the next one reads its changes again");
+            report.unproven = Some(format!("versions of this run are not kept yet: {error}"));
+            report.are_forgotten = true;
         }
         Box::new(report)
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use resync_core::digest::Agreement;
 use resync_core::durable::{folder_of, make_folder, sync_folder};
@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
 use crate::sync::files::folder::Staging;
-use crate::sync::files::local::{Facts, hash_file};
+use crate::sync::files::local::hash_file;
 use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
 use crate::sync::reading::told::ToldVersion;
 use crate::sync::{PathError, ResourceError};
@@ -78,8 +78,7 @@ impl VersionStore {
     pub(super) fn put(&self, version: &ToldVersion, mut file: NamedTempFile) -> Result<bool, ResourceError> {
         loop {
             let Place::Free(path) = self.find(version)? else { return Ok(false) };
-            let modified = version.facts.modified.unwrap_or(version.at);
-            file.as_file().set_modified(modified.to_system_time())?;
+            file.as_file().set_modified(modified(version))?;
             file.as_file().sync_all()?;
             let folder = folder_of(&path);
             make_folder(folder)?;
@@ -129,7 +128,7 @@ impl VersionStore {
                 }
                 Err(error) => return Err(ResourceError::Read(error)),
                 Ok(_) if version.is_deleted => return Ok(Place::Kept),
-                Ok(_) if is_as_told(&path, &version.facts).map_err(ResourceError::Read)? => {
+                Ok(_) if is_as_told(&path, version).map_err(ResourceError::Read)? => {
                     return Ok(Place::Kept);
                 }
                 Ok(_) => {}
@@ -139,14 +138,25 @@ impl VersionStore {
     }
 }
 
-/// Whether a file is as a change tells.
-fn is_as_told(path: &Path, facts: &Facts) -> io::Result<bool> {
-    let data = path.symlink_metadata()?;
+/// The time of the file of a version.
+fn modified(version: &ToldVersion) -> SystemTime {
+    version.facts.modified.unwrap_or(version.at).to_system_time()
+}
+
+/// Whether a file is as a change tells. Without a hash, its time tells it from others of the same second.
+fn is_as_told(path: &Path, version: &ToldVersion) -> io::Result<bool> {
+    let (facts, data) = (&version.facts, path.symlink_metadata()?);
     if !data.is_file() || facts.length.is_some_and(|length| length != data.len()) {
         return Ok(false);
     }
-    let Some(algorithm) = facts.algorithm() else { return Ok(true) };
+    let Some(algorithm) = facts.algorithm() else { return Ok(is_at(data.modified()?, modified(version))) };
     Ok(facts.hashes.compare(&hash_file(path, algorithm)?) == Agreement::Same)
+}
+
+/// Whether two times are the same, to the millisecond.
+fn is_at(one: SystemTime, other: SystemTime) -> bool {
+    let between = one.duration_since(other).unwrap_or_else(|later| later.duration());
+    between < Duration::from_millis(1)
 }
 
 /// Removes what killed processes left behind. What cannot be removed does no harm.
@@ -164,6 +174,7 @@ pub(super) fn sweep(folder: &Path, is_unfinished: impl Fn(&Path) -> bool) {
 mod tests {
     use super::*;
     use crate::memento::VersionLinks;
+    use crate::sync::files::local::Facts;
     use resync_core::digest::{Algorithm, Digest};
     use std::io::Write as _;
 
@@ -220,6 +231,20 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(folder.path().join("v/x/y").join(name)).unwrap();
         let names = ["20240601120000", "20240601120000-1", "20240601120000-2"];
         assert_eq!(names.map(read), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn mem032_without_a_hash_the_times_of_several_versions_in_one_second_tell_them_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder);
+        let told = ["25", "5", "75"].map(|fraction| ToldVersion {
+            facts: Facts::default(),
+            ..version(&format!("2024-06-01T12:00:00.{fraction}Z"), "")
+        });
+        assert!(told.iter().all(|version| put(&store, version, "as long")));
+        assert!(told.iter().all(|version| !put(&store, version, "as long")), "each is there once");
+        let count = std::fs::read_dir(folder.path().join("v/x/y")).unwrap().count();
+        assert_eq!(count, 3);
     }
 
     #[cfg(unix)]

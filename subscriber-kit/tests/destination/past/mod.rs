@@ -3,12 +3,14 @@
 
 mod negotiation;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::command::{code, run, stdout};
 use crate::support::{Source, client, document, entry, expected, files, ok, status};
 use resync_core::datetime::DateTime;
 use resync_core::digest::{Algorithm, Digest};
+use resync_core::origins::Origins;
 use resync_subscriber_kit::sync::{
     AuditReport, Depth, FailureKind, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
     synchronise,
@@ -166,6 +168,9 @@ async fn mem060_a_list_that_is_not_later_and_the_changes_up_to_the_moment_make_t
     assert!(!asked.contains(&"/a".to_owned()), "it has changed since: {asked:?}");
     assert!(asked.contains(&"/c".to_owned()), "it is as it was: {asked:?}");
     assert_eq!(past.audit_at("11:30").await.verdict, Verdict::InStep);
+    let origins = Origins::open(past.directory.path()).unwrap().unwrap();
+    let original = |name: &str| origins.find(Path::new(name)).unwrap().unwrap().uri;
+    assert_eq!(["a", "b", "c"].map(original), ["/a", "/b", "/c"].map(|path| past.source.url(path)));
 
     let again = past.at("11:30").await;
     assert_eq!((again.unchanged, again.bytes_fetched), (3, 0), "nothing is asked for twice");
@@ -232,13 +237,52 @@ async fn mem060_an_archived_list_that_is_nearer_comes_before_today_s() {
 }
 
 #[tokio::test]
+async fn mem060_where_an_archived_list_cannot_be_read_today_s_is_walked_backwards_all_the_same() {
+    let past = changed().await;
+    serve_the_deleted(&past);
+    let gate = format!("Link: <{}>; rel=\"timegate\"\r\n", past.source.url("/gate/b"));
+    past.source.raw("/b", status("404 Not Found", &gate));
+    let old = ["/gone.xml", "/broken.xml"].map(|path| {
+        let at = if path == "/gone.xml" { "10:30" } else { "10:00" };
+        entry(&past.source.url(path), &format!(r#"at="{}""#, time(at)))
+    });
+    past.source.put("/broken.xml", b"<urlset>");
+    let archive = document("urlset", r#"<rs:md capability="resourcelist-archive"/>"#, &old);
+    past.source.put("/archive.xml", archive.as_bytes());
+    let archives = format!(r#"<rs:ln rel="archives" href="{}"/>"#, past.source.url("/archive.xml"));
+    let root = format!(r#"{archives}<rs:md capability="resourcelist" at="{}"/>"#, time("14:00"));
+    let entries = [("/a", "a of today"), ("/c", "c"), ("/d", "d")];
+    let entries = entries.map(|(path, body)| past.told(path, "", Some(body), ""));
+    past.source.put("/resourcelist.xml", document("urlset", &root, &entries).as_bytes());
+    assert!(past.at("11:30").await.in_step());
+    past.assert_copied(&[("a", "a of ten"), ("b", "b"), ("c", "c")]);
+}
+
+#[tokio::test]
+async fn mem060_what_was_after_the_end_of_the_last_closed_list_is_not_proven() {
+    let mut past = changed_since_a_list().await;
+    let (from, until) = (time("09:00"), time("14:00"));
+    let root = format!(r#"<rs:md capability="changelist" from="{from}" until="{until}"/>"#);
+    past.source.put("/changelist.xml", document("urlset", &root, &past.changes).as_bytes());
+    for (at, unproven) in [("14:00", None), ("14:30", Some(format!("the lists end at {until}")))] {
+        past.directory = tempfile::tempdir().unwrap();
+        assert_eq!(past.at(at).await.unproven, unproven, "{at}");
+        assert_eq!(past.audit_at(at).await.unproven, unproven, "{at}");
+        past.assert_copied(&[("a", "a of today"), ("c", "c"), ("d", "d")]);
+    }
+}
+
+#[tokio::test]
 async fn mem061_where_the_lists_do_not_reach_back_nothing_is_written_and_the_oldest_moment_is_told() {
     let past = changed().await;
     past.source.announce(None);
     past.list("14:00", &[past.told("/a", "", Some("a of today"), "")]);
     let error = past.try_at("08:59").await.unwrap_err();
     assert!(
-        matches!(&error, SyncError::OutOfReach { oldest: Some(oldest), .. } if *oldest == time("09:00")),
+        matches!(
+            &error,
+            SyncError::OutOfReach { before: None, after: Some(after), .. } if *after == time("09:00")
+        ),
         "{error}"
     );
     past.assert_copied(&[]);
@@ -249,6 +293,12 @@ async fn mem061_where_the_lists_do_not_reach_back_nothing_is_written_and_the_old
     assert_eq!(code(&output), 1, "{said}");
     assert!(said.contains("the oldest moment that can be copied is 2024-02-01T14:00:00Z"), "{said}");
     assert_eq!(code(&run(&["audit", &url, into, "--at", &at]).await), 3, "no audit can be made");
+    for (command, failed) in [("sync", 1), ("audit", 3)] {
+        let output = run(&[command, &url, into, "--at", &at, "--json"]).await;
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((code(&output), &told["after"]), (failed, &time("14:00").into()), "{told}");
+        assert!(told["before"].is_null() && told["at"] == at, "{told}");
+    }
     assert_eq!(files(new.path()), expected(&[]));
 }
 
@@ -293,6 +343,13 @@ async fn mem063_the_directory_belongs_to_its_moment() {
     }
     let now = audit(&client(), &past.offer(), &past.target(), &past.options).await;
     assert!(matches!(now, Err(SyncError::OtherMoment { .. })), "{now:?}");
+    let into = past.directory.path().to_str().unwrap();
+    let shown = run(&["status", "--into", into]).await;
+    let said = stdout(&shown);
+    assert!(said.contains("\na copy of the Source as it was at 2024-02-01T10:30:00Z\n"), "{said}");
+    let shown = run(&["status", "--into", into, "--json"]).await;
+    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(status["at"], time("10:30"));
     assert_eq!(past.audit_at("10:30").await.verdict, Verdict::InStep);
     past.assert_copied(&[("a", "a of ten"), ("b", "b")]);
 }
@@ -308,9 +365,29 @@ async fn mem064_there_is_no_copy_of_the_future() {
     for wrong in ["9999-01-01", "2024-02-01T10:00:00", "noon"] {
         assert_eq!(code(&run(&["sync", &url, into, "--at", wrong]).await), 2, "{wrong}");
     }
-    for flag in ["--incremental", "--since=2024-01-01"] {
+    for flag in ["--incremental", "--since=2024-01-01", "--versions=history", "--prefer=text/html"] {
         let output = run(&["sync", &url, into, "--at", "2024-02-01", flag]).await;
         assert_eq!(code(&output), 2, "{flag}: {output:?}");
     }
     past.assert_copied(&[]);
+}
+
+#[tokio::test]
+async fn mem064_what_the_configuration_says_for_other_runs_does_not_forbid_a_copy_of_the_past() {
+    let past = Past::start().await;
+    past.source.announce(None);
+    past.list("09:00", &[past.told("/a", "", Some("a"), "")]);
+    past.source.put("/a", b"a");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let settings = "incremental = true\nversions = \"history\"\nprefer = [\"text/html\"]\n";
+    std::fs::write(file.path(), settings).unwrap();
+    let (url, into) = (past.source.url("/resourcelist.xml"), past.directory.path().to_str().unwrap());
+    let config = file.path().to_str().unwrap();
+    let at = time("09:00");
+    let flags: [&str; 7] = ["sync", &url, into, "--at", &at, "--config", config];
+    let output = run(&flags).await;
+    assert_eq!(code(&output), 0, "{output:?}");
+    past.assert_copied(&[("a", "a")]);
+    let output = run(&[&flags[..], &["--incremental"]].concat()).await;
+    assert_eq!(code(&output), 2, "{output:?}");
 }

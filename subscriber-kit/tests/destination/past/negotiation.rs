@@ -226,3 +226,24 @@ async fn mem062_a_resource_without_a_hash_that_was_modified_after_the_lists_is_n
     assert!(past.at("11:00").await.in_step());
     past.assert_copied(&[("a", "then")]);
 }
+
+#[tokio::test]
+async fn mem062_a_resource_that_nothing_dates_is_taken_and_named_unless_somebody_has_its_state_of_then() {
+    let mut past = Past::start().await;
+    past.change("/a", "created", "10:00", None, "");
+    past.list("09:00", &[]);
+    // Its entity tag must not make a second run sure.
+    past.source.raw("/a", ok("ETag: \"1\"\r\n", b"perhaps newer"));
+    for _ in ["first", "second"] {
+        let report = past.at("11:00").await;
+        assert_eq!((report.failed, report.in_step()), (0, false), "{report:?}");
+        let why = report.unproven.unwrap();
+        assert_eq!(why, "1 resource has neither a hash nor Last-Modified, so it may be newer");
+        past.assert_copied(&[("a", "perhaps newer")]);
+    }
+    let gate = format!("Link: <{}>; rel=\"timegate\"\r\n", past.source.url("/gate"));
+    past.source.raw("/a", ok(&gate, b"newer"));
+    past.source.raw("/gate", memento(&past.source.url("/a"), "10:30", "then"));
+    assert!(past.at("11:00").await.in_step());
+    past.assert_copied(&[("a", "then")]);
+}
