@@ -30,6 +30,7 @@ pub(crate) type Records = Arc<dyn Fn(&Item) -> io::Result<Option<Box<dyn io::Rea
 /// Takes the versions of a run; does nothing where none are kept.
 pub(crate) struct Taking(Option<Work>);
 
+#[expect(clippy::struct_excessive_bools, reason = "four facts that do not depend on each other")]
 struct Work {
     links: VersionLinks,
     incoming: Incoming,
