@@ -79,8 +79,8 @@ async fn a_feed_whose_connection_is_lost_goes_on_where_it_was(place: Place) {
 
 async fn subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end(place: Place) {
     let stores = both(&place).await;
-    append(&*stores[0], posted(&topic("t"), "x")).await;
     let mut watching = watch(&stores);
+    append(&*stores[0], posted(&topic("t"), "x")).await;
     let (shard, subscription) = subscribe(&*stores[0], &topic("t"), &callback("d")).await;
     let (topic_id, id) = (subscription.topic, subscription.id);
     append(&*stores[1], posted(&topic("t"), "x")).await;
@@ -88,6 +88,8 @@ async fn subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_i
     let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
     assert!(stores[1].deny(denial).await.unwrap().is_some());
     for events in &mut watching {
+        let event = events.recv().await.unwrap();
+        assert!(matches!(event, StoreEvent::Appended { offset: Offset(1), .. }), "{event:?}");
         let event = events.recv().await.unwrap();
         let StoreEvent::Subscribed { shard: of, slot, topic } = event else { panic!("{event:?}") };
         assert_eq!((of, slot.id, slot.topic, slot.start), (shard, id, topic_id, Offset(1)));
