@@ -337,7 +337,7 @@ mod tests {
         let content = Content::Other(Box::new(io::empty()));
         assert!(incoming.take(content, &endless).is_err(), "before a byte is copied");
         assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 0, "no draft is left");
-        assert!(take(&mut incoming, "one", &Item::new("http://e.x/")).is_some());
+        assert!(take(&mut incoming, "one", &Item::new("http://e.x/").content(b"one")).is_some());
     }
 
     #[test]
