@@ -57,18 +57,24 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
 
 /// As [`make`], where `sync` makes durable which names a folder has.
 fn make_by(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let missing =
-        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir()).count();
-    make_private_folder(folder)?;
-    // Also where it is there: a process that was killed may have made it just before.
-    for above in folder.ancestors().take(missing.max(1)).map(folder_of) {
-        match sync(above) {
-            // Whether a folder that was there before may be opened is up to others.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                tracing::debug!(%error, folder = %above.display(), "the folder above the state is not synced");
-            }
-            synced => synced?,
+    let missing: Vec<_> =
+        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir()).collect();
+    let sync_name = |of: &Path| match sync(folder_of(of)) {
+        // Whether a folder that was there before may be opened is up to others.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::debug!(%error, folder = %of.display(), "the folder above one of the state is not synced");
+            Ok(())
         }
+        synced => synced,
+    };
+    // A process that was killed may have made the lowest one that is there just before. Those above it are durable: each is, before there is
+    // anything in it.
+    if let Some(lowest) = folder.ancestors().nth(missing.len()).filter(|there| there.parent().is_some()) {
+        sync_name(lowest)?;
+    }
+    for folder in missing.into_iter().rev() {
+        make_private_folder(folder)?;
+        sync_name(folder)?;
     }
     File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
 }
@@ -88,6 +94,8 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
 
     use super::*;
 
@@ -111,11 +119,35 @@ mod tests {
         for _ in ["it is made", "it is there"] {
             let error = make_by(&folder, fails_with(io::ErrorKind::StorageFull)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        }
-        std::fs::remove_dir(&folder).unwrap();
-        for _ in ["it is made", "it is there"] {
             make_by(&folder, fails_with(io::ErrorKind::PermissionDenied)).unwrap();
             assert!(is_state_folder(&folder));
+        }
+    }
+
+    /// Makes folders in another one; `sync` fails before the sync of this number, as if the process were killed there. What was synced is added.
+    fn make_until(last: usize, above: &Path, synced: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+        let (synced, count) = (RefCell::new(synced), Cell::new(0));
+        make_by(&above.join("a/b/state"), |folder| {
+            count.set(count.get() + 1);
+            if count.get() == last {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let names = std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+            synced.borrow_mut().extend(names.collect::<io::Result<Vec<_>>>()?);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn each_folder_has_a_durable_name_wherever_a_process_that_made_some_was_killed() {
+        for last in 1..=5 {
+            let above = tempfile::tempdir().unwrap();
+            let mut synced = BTreeSet::new();
+            assert_eq!(make_until(last, above.path(), &mut synced).is_err(), last <= 4);
+            make_until(usize::MAX, above.path(), &mut synced).unwrap();
+            for made in ["a", "a/b", "a/b/state"] {
+                assert!(synced.contains(&above.path().join(made)), "{made}, killed before sync {last}");
+            }
         }
     }
 
@@ -132,7 +164,8 @@ mod tests {
             make_by(&at("a/b/state"), sync).unwrap();
             synced.into_inner()
         };
-        assert_eq!(synced(), [at("a/b"), at("a"), above.path().to_owned()]);
+        let there = above.path().parent().unwrap().to_owned();
+        assert_eq!(synced(), [there, above.path().to_owned(), at("a"), at("a/b")]);
         assert_eq!(synced(), [at("a/b")], "a process that was killed may have made it just before");
     }
 }
