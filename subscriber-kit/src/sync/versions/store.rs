@@ -81,10 +81,10 @@ impl VersionStore {
             file.as_file().set_modified(modified(version))?;
             file.as_file().sync_all()?;
             let folder = folder_of(&path);
-            make_folder(folder)?;
+            std::fs::create_dir_all(folder)?;
             file = match file.persist_noclobber(&path) {
                 Ok(_) => {
-                    self.unsynced().insert(folder.to_owned());
+                    self.will_sync_names_above(&path);
                     return Ok(true);
                 }
                 // Another version of the same second came first.
@@ -100,10 +100,15 @@ impl VersionStore {
         }
     }
 
-    /// Makes the names of what was written durable.
+    /// Makes the names of what was written or found durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         let folders = std::mem::take(&mut *self.unsynced());
         folders.iter().try_for_each(|folder| sync_folder(folder))
+    }
+
+    fn will_sync_names_above(&self, path: &Path) {
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.directory));
+        self.unsynced().extend(folders.map(Path::to_owned));
     }
 
     fn unsynced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
@@ -127,8 +132,9 @@ impl VersionStore {
                     return Ok(Place::Free(path));
                 }
                 Err(error) => return Err(ResourceError::Read(error)),
-                Ok(_) if version.is_deleted => return Ok(Place::Kept),
-                Ok(_) if is_as_told(&path, version).map_err(ResourceError::Read)? => {
+                Ok(_) if version.is_deleted || is_as_told(&path, version).map_err(ResourceError::Read)? => {
+                    // A process that was killed may have put it there just before.
+                    self.will_sync_names_above(&path);
                     return Ok(Place::Kept);
                 }
                 Ok(_) => {}
@@ -245,6 +251,17 @@ mod tests {
         assert!(told.iter().all(|version| !put(&store, version, "as long")), "each is there once");
         let count = std::fs::read_dir(folder.path().join("v/x/y")).unwrap().count();
         assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn what_a_killed_process_has_put_there_is_made_durable_before_it_counts_as_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let version = version("2024-06-01T12:00:00Z", "one");
+        put(&store(&folder), &version, "one");
+        let next = store(&folder);
+        assert!(next.has(&version).unwrap());
+        let names = [next.directory.clone(), next.directory.join("x"), next.directory.join("x/y")];
+        assert_eq!(*next.unsynced(), HashSet::from(names));
     }
 
     #[cfg(unix)]
