@@ -184,7 +184,14 @@ impl Hub {
         let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
         let delivery = delivery.take_all(waiting).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
-        tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
+        let counters = delivery.counters();
+        let keeps_house = move || counters.keeps_house();
+        tasks.spawn(keep_trimming(
+            Arc::clone(&store),
+            config.retention.clone(),
+            keeps_house,
+            stopped.clone(),
+        ));
 
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);

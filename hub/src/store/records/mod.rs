@@ -129,6 +129,9 @@ impl fmt::Display for Offset {
 pub struct Shard(pub u16);
 
 impl Shard {
+    /// The one whose owner also does what is done once for the whole store.
+    pub const FIRST: Self = Self(0);
+
     /// The shard of a callback, so that all callbacks of one origin share their limits.
     ///
     /// The hash is part of the data format: it must never change.
