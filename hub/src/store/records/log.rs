@@ -267,7 +267,7 @@ impl Appended {
 }
 
 /// What a store holds, at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Topics that anybody published to or subscribed to, and of which anything is left.
     pub topics: usize,
