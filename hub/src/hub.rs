@@ -185,6 +185,7 @@ impl Hub {
             tracer: tracer.clone(),
         };
         let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
+        let drain = drain(config, &store);
         let delivery = delivery.take_all(waiting).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
         parts.start_trimming(&delivery, &mut tasks);
@@ -193,7 +194,6 @@ impl Hub {
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
         let measured: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
-        let drain = Drain::of(&config.data_dir);
         let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &measured);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
@@ -577,6 +577,13 @@ impl ServiceParts<'_> {
             log: self.log,
         }
     }
+}
+
+/// A hub that is drained leaves the shards to others from the start.
+fn drain(config: &Config, store: &Arc<dyn Store>) -> Drain {
+    let drain = Drain::of(&config.data_dir);
+    store.set_drained(drain.is_on());
+    drain
 }
 
 fn hub_state(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> HubState {

@@ -1,4 +1,5 @@
-//! Draining: the hub accepts nothing new and delivers the rest, before it is stopped or moved.
+//! Draining: the hub accepts nothing new and delivers the rest, before it is stopped or moved. Where others share its store, it hands the rest
+//! over to them.
 
 use std::fs::{self, File};
 use std::io;
@@ -110,8 +111,10 @@ impl AdminService {
     /// [`Failed`]
     pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
         let act = if on { "drain" } else { "end drain" };
-        let done =
-            |service: Self| async move { service.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
+        let done = |service: Self| async move {
+            let set = service.drain.set(on).map_err(|error| Failed::unnoted(&error));
+            set.inspect(|()| service.store.set_drained(on))
+        };
         self.audited(by, act, "", done).await?;
         // The command is done, also if the rest cannot be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {
@@ -128,11 +131,15 @@ impl AdminService {
         let draining = self.drain.is_on();
         // In the order of processing, so that what moves on meanwhile is counted in one of them.
         let under_way = self.drain.under_way();
-        let all = self.store.all_shards();
-        let to_fetch = self.store.pings(&all).await?.len();
-        let to_verify = self.store.request_ids(&all).await?.len();
-        let to_notify = self.store.denied(&all).await?.len();
-        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?.of_all()?;
+        // What another hub owns is none of this one's.
+        let is_alone = self.store.spread().await?.is_none_or(|spread| spread.hubs == 1);
+        let shards = if is_alone { self.store.all_shards() } else { self.counters.here() };
+        let to_fetch = self.store.pings(&shards).await?.len();
+        let to_verify = self.store.request_ids(&shards).await?.len();
+        let to_notify = self.store.denied(&shards).await?.len();
+        let owed = self.operator.owed().await?;
+        let owed = if is_alone { owed.of_all()? } else { owed.of_this_hub() };
+        let Owed { in_turn, behind: laggards, paused } = owed;
         let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
             Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, laggards, paused, nothing_left };

@@ -41,7 +41,7 @@ impl Owner {
                 return true;
             }
         };
-        self.0.settings.hubs.set(spread.hubs);
+        self.0.settings.hubs.set(spread.sharing);
         let mut lost = lost(owned, &spread);
         if lapse.is_some() {
             lost.extend(self.call_off_lost(takings, &spread));

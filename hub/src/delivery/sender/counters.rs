@@ -135,6 +135,12 @@ impl Counters {
         }
     }
 
+    /// The shards that this hub delivers for.
+    pub fn here(&self) -> Vec<Shard> {
+        let shards = self.shards.iter().zip(0..);
+        shards.filter(|(gauges, _)| gauges.is_here()).map(|(_, shard)| Shard(shard)).collect()
+    }
+
     /// Whether this hub does what is done once for the whole store, as the owner of its first shard.
     pub fn keeps_house(&self) -> bool {
         self.of(Shard::FIRST).is_some_and(Gauges::is_here)
@@ -204,6 +210,7 @@ mod tests {
         assert!(counters.keeps_house());
         counters.forget(Shard(0));
         assert!(!counters.keeps_house(), "the first shard is another hub's");
+        assert_eq!(counters.here(), [Shard(1)]);
         assert_eq!(counters.checkpoint_age(at(13)), Duration::from_secs(4), "of the one that is left");
         counters.forget(Shard(1));
         assert_eq!(counters.checkpoint_age(at(99)), Duration::ZERO);

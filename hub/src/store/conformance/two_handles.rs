@@ -25,6 +25,7 @@ on_postgres!(
     a_former_owner_is_refused_after_the_other_has_taken_its_shard,
     a_shard_of_a_hub_that_is_up_is_not_taken,
     how_the_shards_are_spread_over_the_hubs_is_known_to_each,
+    the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
     the_uptime_that_both_write_is_that_of_one_of_them,
 );
@@ -157,11 +158,30 @@ async fn how_the_shards_are_spread_over_the_hubs_is_known_to_each(place: Place) 
     let all = owner.all_shards();
     let mut others = all.clone();
     others.retain(|shard| *shard != Shard(3));
-    assert_eq!(owner.spread().await.unwrap(), Some(Spread { hubs: 2, free: all.clone() }));
-    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 2, free: others }));
+    let spread =
+        |hubs, free: &Vec<Shard>| Some(Spread { hubs, sharing: hubs, shares: true, free: free.clone() });
+    assert_eq!(owner.spread().await.unwrap(), spread(2, &all));
+    assert_eq!(other.spread().await.unwrap(), spread(2, &others));
     assert!(owner.may_begin() && other.may_begin());
     drop(owner);
-    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 1, free: all }), "it has left");
+    assert_eq!(other.spread().await.unwrap(), spread(1, &all), "it has left");
+}
+
+async fn the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any(place: Place) {
+    let stores = both(&place).await;
+    let sharing = async |number: usize| {
+        let Spread { sharing, shares, .. } = stores[number].spread().await.unwrap().unwrap();
+        (sharing, shares)
+    };
+    stores[0].set_drained(true);
+    while sharing(1).await != (1, true) {}
+    assert_eq!(sharing(0).await, (1, false));
+    stores[1].set_drained(true);
+    while sharing(0).await != (2, true) {}
+    assert_eq!(sharing(1).await, (2, true), "somebody has to own them");
+    stores[0].set_drained(false);
+    while sharing(1).await != (1, false) {}
+    assert_eq!(sharing(0).await, (1, true));
 }
 
 /// Topics, hosts and clients are shared by many, and locked by each in the same order.

@@ -264,7 +264,7 @@ impl OtherHub {
         let hubs = self.0.hubs.load(Ordering::SeqCst);
         let elsewhere = self.0.shards.lock().unwrap();
         all.retain(|shard| !elsewhere.contains(shard));
-        (hubs > 0).then_some(Spread { hubs, free: all })
+        (hubs > 0).then_some(Spread { hubs, sharing: hubs, shares: true, free: all })
     }
 
     pub(super) fn lapse(&self) -> Option<Lapse> {

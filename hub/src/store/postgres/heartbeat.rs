@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
-const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_2($1, $2, $3, $4, $5, $6, $7)";
 const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
@@ -105,7 +105,9 @@ impl Heartbeat {
         self.open = Some(open);
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
         let (before, began) = (SystemTime::now(), Word::begin());
-        let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
+        let (lasts, is_drained) = (micros(LASTS), shared.is_drained());
+        let beat =
+            line.write_now(BEAT, &[&shared.node, &name, &version, &lasts, &is_drained], PATIENCE).await?;
         let after = SystemTime::now();
         shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);

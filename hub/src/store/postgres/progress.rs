@@ -34,10 +34,14 @@ const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4, $5)";
 /// As that function has it.
 const SPREAD: &str = "
-SELECT (SELECT count(*) FROM hub.node n WHERE n.id = $1 OR n.alive_until > clock_timestamp()) AS hubs, ARRAY(
+SELECT o.hubs, o.undrained, ARRAY(
     SELECT s.shard FROM hub.shard s LEFT JOIN hub.node n ON n.id = s.owner
     WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND n.alive_until <= clock_timestamp()) ORDER BY s.shard
-) AS free";
+) AS free
+FROM (
+    SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.drained) AS undrained FROM hub.node n
+    WHERE n.id <> $1 AND n.alive_until > clock_timestamp()
+) o";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "
 SELECT unfinished FROM hub.checkpoint_1(
@@ -115,7 +119,12 @@ impl Progress for PostgresStore {
         let fields = Fields::of("shards", the_only(&rows)?);
         let free: Vec<i16> = fields.get("free")?;
         let free = free.into_iter().map(|shard| Shard(shard.unsigned_abs())).collect();
-        Ok(Some(Spread { hubs: fields.small("hubs")?, free }))
+        let (others, undrained) = (fields.small("hubs")?, fields.small("undrained")?);
+        Ok(Some(Spread { free, ..Spread::beside(others, undrained, self.shared.is_drained()) }))
+    }
+
+    fn set_drained(&self, is_drained: bool) {
+        self.shared.set_drained(is_drained);
     }
 
     fn may_begin(&self) -> bool {

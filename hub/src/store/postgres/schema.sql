@@ -43,7 +43,9 @@ CREATE TABLE hub.node (
     name text NOT NULL,
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    alive_until timestamptz NOT NULL
+    alive_until timestamptz NOT NULL,
+    -- Whether it leaves its shards to others.
+    drained boolean NOT NULL DEFAULT false
 );
 
 -- Connections that write. Each has a new generation whenever it is made anew, and what was sent under an older one is refused, however late

@@ -188,14 +188,31 @@ impl Checkpoint {
 pub struct Spread {
     /// Hubs that are up, this one among them.
     pub hubs: usize,
+    /// Those of them that share the shards: all but the drained ones, or all where every one is drained.
+    pub sharing: usize,
+    /// Whether this hub is one of these.
+    pub shares: bool,
     /// Shards that this hub may claim: those that nobody owns, those that it owns already, and those whose owner is taken for dead.
     pub free: Vec<Shard>,
 }
 
 impl Spread {
-    /// How many of so many shards each hub is to own at most.
+    /// That of a hub beside so many others that are up, of which so many are not drained.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn beside(others: usize, undrained: usize, is_drained: bool) -> Self {
+        let hubs = others + 1;
+        let (sharing, shares) = match (undrained, is_drained) {
+            // Somebody has to.
+            (0, true) => (hubs, true),
+            (_, true) => (undrained, false),
+            (_, false) => (undrained + 1, true),
+        };
+        Self { hubs, sharing, shares, free: Vec::new() }
+    }
+
+    /// How many of so many shards this hub is to own at most.
     pub fn share(&self, shards: usize) -> usize {
-        shards.div_ceil(self.hubs.max(1))
+        if self.shares { shards.div_ceil(self.sharing.max(1)) } else { 0 }
     }
 }
 
@@ -209,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_hubs_are_enough_for_all_shards_and_differ_as_little_as_may_be() {
-        let share = |hubs, shards| Spread { hubs, free: Vec::new() }.share(shards);
+        let share =
+            |hubs, shards| Spread { hubs, sharing: hubs, shares: true, free: Vec::new() }.share(shards);
         assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
         assert_eq!(share(0, 16), 16, "who asks is up");
     }

@@ -89,3 +89,19 @@ async fn a_hub_lets_go_what_another_has_taken_from_it_also_where_nothing_happens
     until(|| owner.0.workers.all_assigned().is_empty()).await;
     delivery.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_drained_hands_its_shards_over_and_has_its_share_again_when_that_ends() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let hubs = [hub(&database, "first").await, hub(&database, "second").await];
+    let shards = || [0, 1].map(|number: usize| hubs[number].1.owner().0.workers.all_assigned().len());
+    let all = usize::from(hubs[0].0.shards());
+    hubs[0].0.set_drained(true);
+    until(|| shards() == [0, all]).await;
+    assert_eq!(hubs[0].1.counters().here(), [], "it owes nothing any more");
+    hubs[0].0.set_drained(false);
+    until(|| shards() == [all / 2; 2]).await;
+    for (_, delivery) in hubs {
+        delivery.stop().await;
+    }
+}

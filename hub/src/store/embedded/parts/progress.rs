@@ -39,6 +39,9 @@ impl Progress for Embedded {
         Ok(None)
     }
 
+    /// It has no other hubs.
+    fn set_drained(&self, _: bool) {}
+
     fn may_begin(&self) -> bool {
         #[cfg(test)]
         if self.other_hub.lapse().is_some() {
