@@ -154,17 +154,19 @@ async fn a_shard_of_a_hub_that_is_up_is_not_taken(place: Place) {
 async fn how_the_shards_are_spread_over_the_hubs_is_known_to_each(place: Place) {
     let [owner, other] = both(&place).await;
     let epoch = owner.claim(Shard(3)).await.unwrap();
-    assert!(owner.claim(Shard(3)).await.unwrap() > epoch, "its own it claims again");
+    let again = owner.claim(Shard(3)).await.unwrap();
+    assert!(again > epoch, "its own it claims again");
     let all = owner.all_shards();
     let mut others = all.clone();
     others.retain(|shard| *shard != Shard(3));
-    let spread =
-        |hubs, free: &Vec<Shard>| Some(Spread { hubs, sharing: hubs, shares: true, free: free.clone() });
-    assert_eq!(owner.spread().await.unwrap(), spread(2, &all));
-    assert_eq!(other.spread().await.unwrap(), spread(2, &others));
+    let spread = |hubs, free: &[Shard], own: &[(Shard, Epoch)]| {
+        Some(Spread { hubs, sharing: hubs, shares: true, free: free.to_vec(), own: own.to_vec() })
+    };
+    assert_eq!(owner.spread().await.unwrap(), spread(2, &all, &[(Shard(3), again)]));
+    assert_eq!(other.spread().await.unwrap(), spread(2, &others, &[]));
     assert!(owner.may_begin() && other.may_begin());
     drop(owner);
-    assert_eq!(other.spread().await.unwrap(), spread(1, &all), "it has left");
+    assert_eq!(other.spread().await.unwrap(), spread(1, &all, &[]), "it has left");
 }
 
 async fn the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any(place: Place) {

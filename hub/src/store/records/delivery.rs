@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::{Offset, Shard, SubscriptionId, SubscriptionSummary, Topic, TopicId};
+use super::{Epoch, Offset, Shard, SubscriptionId, SubscriptionSummary, Topic, TopicId};
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,6 +194,8 @@ pub struct Spread {
     pub shares: bool,
     /// Shards that this hub may claim: those that nobody owns, those that it owns already, and those whose owner is taken for dead.
     pub free: Vec<Shard>,
+    /// Shards that this hub owns by the word of the store, each with its newest epoch.
+    pub own: Vec<(Shard, Epoch)>,
 }
 
 impl Spread {
@@ -207,7 +209,7 @@ impl Spread {
             (_, true) => (undrained, false),
             (_, false) => (undrained + 1, true),
         };
-        Self { hubs, sharing, shares, free: Vec::new() }
+        Self { hubs, sharing, shares, free: Vec::new(), own: Vec::new() }
     }
 
     /// How many of so many shards this hub is to own at most.
@@ -226,8 +228,10 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_hubs_are_enough_for_all_shards_and_differ_as_little_as_may_be() {
-        let share =
-            |hubs, shards| Spread { hubs, sharing: hubs, shares: true, free: Vec::new() }.share(shards);
+        let share = |hubs, shards| {
+            let (free, own) = (Vec::new(), Vec::new());
+            Spread { hubs, sharing: hubs, shares: true, free, own }.share(shards)
+        };
         assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
         assert_eq!(share(0, 16), 16, "who asks is up");
     }

@@ -105,3 +105,30 @@ async fn a_hub_that_is_drained_hands_its_shards_over_and_has_its_share_again_whe
         delivery.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_hub_owns_without_knowing_and_what_it_has_without_owning_is_set_right() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let hubs = [hub(&database, "first").await, hub(&database, "second").await];
+    let owned = |number: usize| hubs[number].1.owner().0.workers.owned();
+    let half = usize::from(hubs[0].0.shards()) / 2;
+    until(|| [0, 1].iter().all(|number| owned(*number).len() == half)).await;
+    let (Shard(of_first), _) = owned(0).pop_first().unwrap();
+    let (Shard(moved), before) = owned(1).pop_first().unwrap();
+    let (Shard(nobodys), then) = owned(1).pop_last().unwrap();
+    database.sql(&format!(
+        "UPDATE hub.shard SET owner = NULL, epoch = epoch + 1 WHERE shard = {nobodys}; \
+         UPDATE hub.shard SET owner = (SELECT o.owner FROM hub.shard o WHERE o.shard = {of_first}), epoch = epoch + 1 \
+         WHERE shard = {moved}"
+    ));
+    until(|| {
+        let all = [owned(0), owned(1)];
+        let epoch = |number: u16| all.iter().find_map(|owned| owned.get(&Shard(number)).copied());
+        let is_fair = all.iter().all(|owned| owned.len() == half);
+        is_fair && epoch(moved) > Some(before) && epoch(nobodys) > Some(then)
+    })
+    .await;
+    for (_, delivery) in hubs {
+        delivery.stop().await;
+    }
+}
