@@ -13,8 +13,8 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, NewDenial, Offset, Shard, Spread, Store, StoreError,
-    Uptime,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, NewDenial, Offset, Shard, Spread, Store,
+    StoreError, Uptime,
 };
 
 on_postgres!(
@@ -28,6 +28,7 @@ on_postgres!(
     the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
     the_uptime_that_both_write_is_that_of_one_of_them,
+    a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
 );
 
 pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
@@ -225,4 +226,35 @@ async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
     let kept = stores[0].uptime().await.unwrap().unwrap();
     assert_eq!(stores[1].uptime().await.unwrap().as_ref(), Some(&kept));
     assert!(moments.contains(&kept.seen));
+}
+
+async fn a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed(
+    place: Place,
+) {
+    let (old, new) = (Keyring::generate(), Keyring::generate());
+    let keys = |text: &str| Keyring::parse(text).unwrap();
+    let (old_first, new_first) = (keys(&format!("{old} {new}")), keys(&format!("{new} {old}")));
+    let one = place.open_with(keys(&old)).await.unwrap();
+    let refused = place.second_with(new_first.clone()).await.unwrap_err();
+    let is_named =
+        matches!(refused, StoreError::KeyElsewhere { key, .. } if Some(key) == new_first.writes_with());
+    assert!(is_named, "{refused}");
+
+    assert_eq!(one.rotate_secrets(old_first).await.unwrap(), 0, "it reads with the new one from now on");
+    let other = loop {
+        match place.second_with(new_first.clone()).await {
+            Ok(other) => break other,
+            // The next heartbeat says so.
+            Err(error) => assert!(matches!(error, StoreError::KeyElsewhere { .. }), "{error}"),
+        }
+    };
+    other.rotate_secrets(new_first.clone()).await.unwrap();
+    ask_to_subscribe(&*one, &topic("t"), &callback("d"), "under the old key").await;
+    drop((one, other));
+    let missing = place.open_with(keys(&new)).await.unwrap_err();
+    assert!(matches!(missing, StoreError::SecretsKey { .. }), "{missing}");
+    let store = place.open_with(new_first.clone()).await.unwrap();
+    assert_eq!(store.rotate_secrets(new_first).await.unwrap(), 1);
+    drop(store);
+    place.open_with(keys(&new)).await.unwrap();
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use resync_common::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tokio_postgres::types::ToSql;
 
 use super::durability::{self, PROOF};
 use super::line::Open;
@@ -32,7 +33,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
-const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_2($1, $2, $3, $4, $5, $6, $7)";
+const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_2($1, $2, $3, $4, $5, $6, $7, $8)";
 const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
@@ -106,8 +107,9 @@ impl Heartbeat {
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
         let (before, began) = (SystemTime::now(), Word::begin());
         let (lasts, is_drained) = (micros(LASTS), shared.is_drained());
-        let beat =
-            line.write_now(BEAT, &[&shared.node, &name, &version, &lasts, &is_drained], PATIENCE).await?;
+        let keys: Vec<_> = shared.keys().ids().map(|key| key.as_bytes().to_vec()).collect();
+        let word: [&(dyn ToSql + Sync); 6] = [&shared.node, &name, &version, &lasts, &is_drained, &keys];
+        let beat = line.write_now(BEAT, &word, PATIENCE).await?;
         let after = SystemTime::now();
         shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);

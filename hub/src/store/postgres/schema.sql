@@ -45,7 +45,10 @@ CREATE TABLE hub.node (
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_until timestamptz NOT NULL,
     -- Whether it leaves its shards to others.
-    drained boolean NOT NULL DEFAULT false
+    drained boolean NOT NULL DEFAULT false,
+    -- The keys with which it can read secrets, and the one with which it writes them; NULL: as they are.
+    reads bytea[] NOT NULL DEFAULT '{}',
+    writes bytea
 );
 
 -- Connections that write. Each has a new generation whenever it is made anew, and what was sent under an older one is refused, however late
