@@ -34,7 +34,7 @@ pub async fn keep_trimming(
 ) {
     let mut looks = interval(LOOKED_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut known, mut due) = (None, Instant::now());
+    let (mut known, mut due) = (None::<Age>, Instant::now());
     loop {
         tokio::select! {
             _ = looks.tick() => {}
@@ -45,7 +45,9 @@ pub async fn keep_trimming(
             (known, due) = (None, Instant::now());
             continue;
         }
-        if Instant::now() < due {
+        // A jump is written down at once, so that no other hub that starts now takes the time for passed.
+        let has_jumped = known.as_ref().is_some_and(|age| age.has_jumped(clocks(store.as_ref())));
+        if Instant::now() < due && !has_jumped {
             continue;
         }
         due = Instant::now() + EVERY;
@@ -97,7 +99,7 @@ async fn trim(
 /// When the hub was up before this start.
 async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreError> {
     match store.uptime().await {
-        Ok(Some(uptime)) => return Ok(uptime),
+        Ok(Some(uptime)) => return Ok(uptime.with(store.others_seen().await?)),
         Ok(None) => {}
         Err(error @ StoreError::Damaged { .. }) => {
             warn!(%error, "time of the last stop unreadable: taken from the newest notification");
@@ -153,6 +155,12 @@ impl Age {
         self.look(wall, monotonic);
         let jumped: Duration = self.clock_jumps.iter().map(|jump| jump.length).sum();
         wall.checked_sub(self.promised + jumped).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Whether the wall clock has jumped since they were read.
+    fn has_jumped(&self, (wall, monotonic): (SystemTime, Instant)) -> bool {
+        let (wall_before, monotonic_before) = self.looked;
+        jump(wall_before, wall, monotonic.saturating_duration_since(monotonic_before)).is_some()
     }
 
     /// Reads both clocks.
@@ -240,6 +248,17 @@ mod tests {
         assert!(machine.keeps(received_at), "71 hours have passed in truth");
         machine.pass(3 * HOUR);
         assert!(!machine.keeps(received_at), "it is not kept for ever");
+    }
+
+    #[test]
+    fn a_clock_jump_is_seen_before_it_is_counted() {
+        let mut machine = Machine::new();
+        machine.pass(HOUR);
+        assert!(!machine.age.has_jumped((machine.wall, machine.monotonic)));
+        machine.wall += HOUR;
+        assert!(machine.age.has_jumped((machine.wall, machine.monotonic)));
+        machine.pass(EVERY);
+        assert!(!machine.age.has_jumped((machine.wall, machine.monotonic)), "it was counted");
     }
 
     #[test]

@@ -28,6 +28,7 @@ on_postgres!(
     the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
     the_uptime_that_both_write_is_that_of_one_of_them,
+    when_another_hub_was_up_last_is_known_by_its_heartbeats,
     a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
 );
 
@@ -226,6 +227,17 @@ async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
     let kept = stores[0].uptime().await.unwrap().unwrap();
     assert_eq!(stores[1].uptime().await.unwrap().as_ref(), Some(&kept));
     assert!(moments.contains(&kept.seen));
+}
+
+async fn when_another_hub_was_up_last_is_known_by_its_heartbeats(place: Place) {
+    let store = place.open().await;
+    assert_eq!(store.others_seen().await.unwrap(), None);
+    place.sql("INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'dead', '', to_timestamp(1000000005))");
+    assert_eq!(store.others_seen().await.unwrap(), Some(at(1_000_000_000)));
+    let other = place.second().await;
+    assert!(store.others_seen().await.unwrap().unwrap() > at(1_000_000_000), "the last of them counts");
+    drop(other);
+    assert_eq!(store.others_seen().await.unwrap(), Some(at(1_000_000_000)), "it has stopped");
 }
 
 async fn a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed(

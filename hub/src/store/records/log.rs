@@ -289,6 +289,14 @@ pub struct Uptime {
     pub clock_jumps: Vec<ClockJump>,
 }
 
+impl Uptime {
+    /// The same where a hub was certainly up at this moment, too.
+    #[must_use]
+    pub fn with(self, seen: Option<DateTime>) -> Self {
+        Self { seen: seen.map_or(self.seen, |seen| seen.max(self.seen)), ..self }
+    }
+}
+
 /// Time that passed by the wall clock only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockJump {

@@ -132,3 +132,13 @@ async fn what_a_hub_owns_without_knowing_and_what_it_has_without_owning_is_set_r
         delivery.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_starts_beside_another_takes_the_time_for_passed() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let first = database.hub("first").await;
+    append(&first).await;
+    assert!(doubt(first.as_ref()).await.unwrap().is_some(), "nobody knows when a hub was up");
+    let second = database.hub("second").await;
+    assert_eq!(doubt(second.as_ref()).await.unwrap(), None, "the first one is");
+}
