@@ -13,8 +13,8 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, NewDenial, Offset, Shard, Spread, Store,
-    StoreError, Uptime,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, NewDenial, Offset, Ping, PingClient, Shard,
+    Spread, Store, StoreError, Uptime,
 };
 
 on_postgres!(
@@ -28,6 +28,7 @@ on_postgres!(
     the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
     the_uptime_that_both_write_is_that_of_one_of_them,
+    whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it,
     when_another_hub_was_up_last_is_known_by_its_heartbeats,
     a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
 );
@@ -227,6 +228,20 @@ async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
     let kept = stores[0].uptime().await.unwrap().unwrap();
     assert_eq!(stores[1].uptime().await.unwrap().as_ref(), Some(&kept));
     assert!(moments.contains(&kept.seen));
+}
+
+async fn whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it(place: Place) {
+    let [one, other] = both(&place).await;
+    let client = |last, is_trusted| PingClient { network: Some([192, 0, 2, last].into()), is_trusted };
+    for (by, kept) in [
+        (client(1, false), client(1, false)),
+        (client(2, true), client(2, true)),
+        (client(3, false), client(2, true)),
+        (client(4, true), client(4, true)),
+    ] {
+        let ping = one.put_ping(topic("t"), None, by).await.unwrap();
+        assert_eq!(super::pinged(&*other).await, [Ping { client: kept, ..ping }]);
+    }
 }
 
 async fn when_another_hub_was_up_last_is_known_by_its_heartbeats(place: Place) {

@@ -295,7 +295,10 @@ CREATE TABLE hub.ping (
     shard smallint NOT NULL,
     id bigint NOT NULL,
     topic text NOT NULL,
-    trace bytea
+    trace bytea,
+    -- Whose it is, and whether that is a trusted client.
+    client inet,
+    is_trusted boolean NOT NULL DEFAULT false
 );
 
 CREATE INDEX ping_shard ON hub.ping (shard, id);

@@ -63,7 +63,7 @@ const REQUESTS: &str = "SELECT r.id, r.pair, r.topic, r.callback, r.client, r.su
 const SUBSCRIPTIONS: &str = "SELECT s.shard, s.topic, s.id, s.pair, s.callback, s.topic_url, s.secret, s.start, s.lease_us, s.lease_end, \
     s.address, s.client, s.created_at, s.verified_at FROM hub.subscription s";
 const PAIRS: &str = "SELECT p.pair, p.shard, p.topic, p.id FROM hub.pair p";
-const PINGS: &str = "SELECT p.id, p.topic, p.trace FROM hub.ping p";
+const PINGS: &str = "SELECT p.id, p.topic, p.trace, p.client, p.is_trusted FROM hub.ping p";
 const WATERMARKS: &str = "SELECT w.shard, w.topic, w.done, w.target, w.through FROM hub.watermark w";
 const LAGGARDS: &str = "SELECT l.shard, l.topic, l.subscription, l.cursor, l.streak_failures, l.next_attempt, l.pause_us, \
     l.failing_since, l.failing_us, l.class FROM hub.laggard l";

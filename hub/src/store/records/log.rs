@@ -330,4 +330,15 @@ pub struct Ping {
     pub topic: TopicUrl,
     /// Where the fetch belongs in the trace of the ping.
     pub trace: Option<TraceContext>,
+    /// Whose it is, for the hub that fetches the topic. An embedded store does not keep it.
+    pub client: PingClient,
+}
+
+/// By whose share a fetch is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PingClient {
+    /// Its network; `None`: it is unknown.
+    pub network: Option<IpAddr>,
+    /// Whether it is trusted.
+    pub is_trusted: bool,
 }

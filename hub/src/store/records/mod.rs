@@ -19,7 +19,7 @@ pub use self::delivery::{
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
-    NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
+    NotificationProgress, Payer, Ping, PingClient, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::orders::{Accepted, Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{

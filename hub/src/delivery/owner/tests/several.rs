@@ -70,7 +70,7 @@ async fn what_one_hub_has_accepted_is_taken_up_by_the_owner_of_its_shard() {
         |port: u32| -> TopicUrl { format!("http://source.example:{}/t", 1_000 + port).parse().unwrap() };
     let is_here = |url: &TopicUrl| shards.contains(&Shard::that_fetches(url, owning.shards()));
     let url = (0..10_000).map(url).find(is_here).unwrap();
-    let ping = accepting.put_ping(url, None).await.unwrap();
+    let ping = accepting.put_ping(url, None, store::PingClient::default()).await.unwrap();
     let shard = Shard::that_fetches(&ping.topic, owning.shards());
     until(|| noted.accepted.lock().unwrap().contains(&shard)).await;
     delivery.stop().await;
