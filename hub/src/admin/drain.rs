@@ -177,6 +177,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_hubs_that_share_a_store_each_counts_what_waits_in_its_own_shards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, memory) = store::in_memory();
+        let topic = "http://source.example/topic".parse().unwrap();
+        store.put_ping(topic, None, store::PingClient::default()).await.unwrap();
+        let service = AdminService::where_nothing_is_delivered(Arc::clone(&store), folder.path());
+        let to_fetch = async || service.draining().await.unwrap().owed.unwrap().to_fetch;
+        assert_eq!(to_fetch().await, 1, "it is the only one");
+        memory.share_among(2);
+        assert_eq!(to_fetch().await, 0, "no shard is its own");
+        for shard in store.all_shards() {
+            service.counters.set_saved(shard, std::time::Instant::now());
+        }
+        assert_eq!(to_fetch().await, 1);
+    }
+
+    #[tokio::test]
     async fn what_is_written_down_is_handed_over_although_the_client_hung_up_and_a_drain_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
