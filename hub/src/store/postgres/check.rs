@@ -220,7 +220,7 @@ impl Inspection {
         .await?;
         self.each(session, READ_AHEAD, |found, row| {
             let furthest = Offset(row.number("furthest")?);
-            found.note(&Fault::ReadAhead(Box::new(snapshot::topic_state(row)?), furthest));
+            found.note(&Fault::ReadAhead(Box::new(row.topic_state()?), furthest));
             Ok(())
         })
         .await?;

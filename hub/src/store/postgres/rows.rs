@@ -10,7 +10,8 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Column, Row};
 
 use crate::store::encoding::fields::{since_1970, time};
-use crate::store::{FailureClass, Offset, Result, Shard, StoreError, Topic, TopicId};
+use crate::store::encoding::layout::TopicState;
+use crate::store::{FailureClass, Offset, Payer, Result, Shard, StoreError, Topic, TopicId};
 
 /// A parameter of a statement.
 pub(super) type Param = Box<dyn ToSql + Sync + Send>;
@@ -125,6 +126,17 @@ impl<'a> Fields<'a> {
             latest: Offset(self.number("latest")?),
             posted: Offset(self.number("posted")?),
         })
+    }
+
+    /// The record of a topic: also the columns `bytes, oldest, for_publishers, network`.
+    pub(super) fn topic_state(self) -> Result<TopicState> {
+        let payer = if self.flag("for_publishers")? {
+            Payer::Publishers
+        } else {
+            Payer::Strangers(self.address("network")?)
+        };
+        let (bytes, oldest) = (self.number("bytes")?, self.maybe_moment("oldest")?);
+        Ok(TopicState { topic: self.topic()?, bytes, oldest, payer })
     }
 
     pub(super) fn class(self, column: &str) -> Result<FailureClass> {

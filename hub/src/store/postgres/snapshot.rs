@@ -18,9 +18,7 @@ use crate::store::encoding::layout::{
     Address, Body, Counters, Encryption, Expiry, Floor, Foundation, IdempotencyRecord, LogRecord, Part,
     PausedTopic, StoredValidators, TopicState, TopicWatermark,
 };
-use crate::store::{
-    ContentKind, Epoch, Keyring, Offset, Payer, Result, Shard, SubscriptionId, Topic, TopicId,
-};
+use crate::store::{ContentKind, Epoch, Keyring, Offset, Result, Shard, SubscriptionId, Topic, TopicId};
 
 /// Who takes what is read.
 pub(super) trait Sink {
@@ -176,7 +174,7 @@ async fn logs(session: &Session, sink: &mut impl Sink) -> Result<()> {
             if let Some(run) = run.take() {
                 run.end(sink)?;
             }
-            run = Some(Run::begin(topic_state(fields)?));
+            run = Some(Run::begin(fields.topic_state()?));
         }
         match (&mut run, fields.maybe_number("place")?) {
             (Some(run), Some(place)) => run.add(Offset(place), fields, sink),
@@ -185,16 +183,6 @@ async fn logs(session: &Session, sink: &mut impl Sink) -> Result<()> {
     })
     .await?;
     run.map_or(Ok(()), |run| run.end(sink))
-}
-
-pub(super) fn topic_state(fields: Fields<'_>) -> Result<TopicState> {
-    let payer = if fields.flag("for_publishers")? {
-        Payer::Publishers
-    } else {
-        Payer::Strangers(fields.address("network")?)
-    };
-    let (bytes, oldest) = (fields.number("bytes")?, fields.maybe_moment("oldest")?);
-    Ok(TopicState { topic: fields.topic()?, bytes, oldest, payer })
 }
 
 impl Run {

@@ -338,7 +338,7 @@ fn secret(keys: &Keyring, fields: Fields<'_>) -> Result<Option<Secret>> {
 }
 
 /// What a row of `summaries!` holds.
-fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
+pub(super) fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
     Ok(SubscriptionSummary {
         id: SubscriptionId(fields.number("id")?),
         topic: TopicId(fields.number("topic")?),
