@@ -195,24 +195,11 @@ pub(super) fn random_id() -> i64 {
 }
 
 pub(super) fn class_tag(class: FailureClass) -> i16 {
-    match class {
-        FailureClass::NotFailed => 0,
-        FailureClass::Refused => 1,
-        FailureClass::Trouble => 2,
-        FailureClass::Gone => 3,
-        FailureClass::Unsent => 4,
-    }
+    class.tag().into()
 }
 
 fn class_of(tag: i16) -> Option<FailureClass> {
-    Some(match tag {
-        0 => FailureClass::NotFailed,
-        1 => FailureClass::Refused,
-        2 => FailureClass::Trouble,
-        3 => FailureClass::Gone,
-        4 => FailureClass::Unsent,
-        _ => return None,
-    })
+    u8::try_from(tag).ok().and_then(FailureClass::of_tag)
 }
 
 /// A moment to the nanosecond, in twelve bytes that compare like it.
