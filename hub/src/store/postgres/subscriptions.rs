@@ -37,6 +37,7 @@ macro_rules! subscriptions {
         )
     };
 }
+pub(super) use subscriptions;
 const SUBSCRIPTION: &str = subscriptions!("WHERE s.shard = $1 AND s.topic = $2 AND s.id = $3");
 const SUBSCRIPTION_OF: &str = subscriptions!(
     "JOIN hub.pair p ON s.shard = p.shard AND s.topic = p.topic AND s.id = p.id WHERE p.pair = $1"
