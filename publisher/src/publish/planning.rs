@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use resync_core::{datetime::DateTime, document::Capability, durable};
+use resync_core::{datetime::DateTime, document::Capability, durable, memento::VERSIONS_PATH};
 
 use super::{
     BuildMode, Built, DueDumps, Maintenance, MaintenanceFailure, OWN_FOLDERS, Options, Written, archives,
@@ -20,7 +20,7 @@ use crate::{
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{Lock, Series, State},
-    versions::{Taking, VersionLinks, retention},
+    versions::{Taking, retention},
 };
 
 /// A run between the last one and its own plan.
@@ -144,11 +144,8 @@ impl Run {
             written.retain(|known| *known != document);
             written.push(document);
         }
-        let links_to_versions = plan
-            .versions
-            .as_ref()
-            .and(VersionLinks::of(&plan.settings))
-            .map(|links| links.prefix().to_owned());
+        let site = Site::of(&plan.settings);
+        let begins = plan.versions.is_some() && !had_versions;
         Ok(Built {
             resources: snapshot.totals.resources,
             bytes: snapshot.totals.bytes,
@@ -160,12 +157,12 @@ impl Run {
             unportable: snapshot.unportable,
             failures,
             unkept: snapshot.unkept,
-            versions_begin: links_to_versions.filter(|_| !had_versions),
+            versions_begin: begins.then(|| site.place(VERSIONS_PATH).url),
             versions_copied: plan.versions.as_ref().map_or(0, |taken| taken.copied),
             list_is_due,
             dump_is_due,
             next_dump,
-            source_description: Site::of(&plan.settings).source_description().url,
+            source_description: site.source_description().url,
         })
     }
 
