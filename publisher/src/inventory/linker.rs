@@ -114,6 +114,11 @@ impl Linker {
         }
         Ok(event)
     }
+
+    /// About how many bytes the link from a change to its version takes; 0 where no versions are kept.
+    pub(super) fn length_of_version(&self, item: &Item) -> usize {
+        self.versions.as_ref().map_or(0, |versions| versions.length(item))
+    }
 }
 
 /// Adds the link to the original, and those of the original that hold for its copy too (RS-183). What a template says goes before.
