@@ -91,6 +91,18 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
+/// Removes what killed processes left in a folder: unfinished files that nobody has written into for so long. What cannot be removed does
+/// no harm.
+pub(crate) fn sweep(folder: &Path, left_after: Duration, is_unfinished: impl Fn(&Path) -> bool) {
+    let Ok(found) = std::fs::read_dir(folder) else { return };
+    for file in found.flatten().filter(|file| is_unfinished(&file.path())) {
+        let written = file.metadata().and_then(|data| data.modified()).ok();
+        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > left_after) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};

@@ -27,7 +27,7 @@ const DELETED: &str = ".deleted";
 const MAX_OF_A_SECOND: u64 = 1000;
 
 /// Files of this age were left by a process that was killed.
-const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Where versions are prepared.
 const WORK_NAME: &str = "work";
@@ -60,7 +60,7 @@ impl VersionStore {
         state_folder::make(&state)?;
         let work = state.join(WORK_NAME);
         make_private_folder(&work)?;
-        sweep(&work, |_| true);
+        state_folder::sweep(&work, LEFT_AFTER, |_| true);
         Ok(Self { directory, base: base.clone(), work: work.into(), unsynced: Mutex::default() })
     }
 
@@ -163,17 +163,6 @@ fn is_as_told(path: &Path, version: &ToldVersion) -> io::Result<bool> {
 fn is_at(one: SystemTime, other: SystemTime) -> bool {
     let between = one.duration_since(other).unwrap_or_else(|later| later.duration());
     between < Duration::from_millis(1)
-}
-
-/// Removes what killed processes left behind. What cannot be removed does no harm.
-pub(super) fn sweep(folder: &Path, is_unfinished: impl Fn(&Path) -> bool) {
-    let Ok(found) = std::fs::read_dir(folder) else { return };
-    for file in found.flatten().filter(|file| is_unfinished(&file.path())) {
-        let written = file.metadata().and_then(|data| data.modified()).ok();
-        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
 }
 
 #[cfg(test)]
