@@ -16,7 +16,6 @@ use super::store::VersionStore;
 use crate::fetch::Client;
 use crate::memento::{Lifetime, MementoError, VersionLinks};
 use crate::sync::failure::{Failure, FailureKind};
-use crate::sync::files::content::Space;
 use crate::sync::files::download::{Received, blocking};
 use crate::sync::files::memento::{Mementos, Wanted};
 use crate::sync::reading::lists::Lists;
@@ -175,12 +174,7 @@ impl Fetching<'_> {
         }
         let received = self.received(version).await?;
         let (store, wanted) = (Arc::clone(&self.store), version.clone());
-        blocking(move || {
-            let staging = store.staging();
-            let file = received.content.into_file(&mut Space::of(&staging))?;
-            store.put(&wanted, file)
-        })
-        .await
+        blocking(move || store.put_received(&wanted, received)).await
     }
 }
 

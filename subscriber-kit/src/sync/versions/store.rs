@@ -14,6 +14,8 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
+use crate::sync::files::content::Space;
+use crate::sync::files::download::Received;
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::hash_file;
 use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
@@ -98,6 +100,17 @@ impl VersionStore {
                 Err(failed) => return Err(failed.error.into()),
             };
         }
+    }
+
+    /// Writes what was received; `false` if it is there already.
+    pub(super) fn put_received(
+        &self,
+        version: &ToldVersion,
+        received: Received,
+    ) -> Result<bool, ResourceError> {
+        let staging = self.staging();
+        let file = received.content.into_file(&mut Space::of(&staging))?;
+        self.put(version, file)
     }
 
     /// Makes the names of what was written or found durable.
