@@ -190,12 +190,6 @@ impl Iterator for VersionsOf {
     }
 }
 
-impl std::fmt::Debug for VersionsOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VersionsOf").field("loc", &self.loc).finish_non_exhaustive()
-    }
-}
-
 /// Lines of several files in the order of their URIs; at one URI those of the first file come first.
 pub(super) struct Lines {
     sources: Vec<Source>,

@@ -10,7 +10,7 @@ use resync_core::durable::sync_folder;
 use resync_core::lock::FileLock;
 use tempfile::NamedTempFile;
 
-use super::store::sweep;
+use super::store::LEFT_AFTER;
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
 use crate::sync::files::folder::unfinished_in;
 use crate::sync::reading::told::{ToldVersion, write_version};
@@ -64,7 +64,7 @@ impl Queue {
     /// Begins to add versions. `instead_of` says which files they replace.
     pub(super) fn begin(&self, instead_of: &[PathBuf]) -> io::Result<Waiting> {
         make_private_folder(&self.folder)?;
-        sweep(&self.folder, |path| !is_queue(path));
+        state_folder::sweep(&self.folder, LEFT_AFTER, |path| !is_queue(path));
         let length = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let there: u64 = self.files()?.iter().filter(|file| !instead_of.contains(file)).map(length).sum();
         let out = BufWriter::new(unfinished_in(&self.folder)?);
