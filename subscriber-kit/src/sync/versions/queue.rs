@@ -165,6 +165,30 @@ mod tests {
     }
 
     #[test]
+    fn mem071_whatever_byte_of_a_file_is_damaged_only_the_lines_there_are_left_out() {
+        let copy = tempfile::tempdir().unwrap();
+        let queue = Queue::of(copy.path());
+        let written = [1, 2, 3].map(version);
+        add(&queue, &[1, 2, 3], &[]);
+        let file = queue.files().unwrap().remove(0);
+        let bytes = std::fs::read(&file).unwrap();
+        for (at, byte) in bytes.iter().enumerate() {
+            let here = bytes[..at].split(|byte| *byte == b'\n').count() - 1;
+            // Without its end, a line is one with the next.
+            let next = here + usize::from(*byte == b'\n');
+            for other in [&b""[..], b"\n", b"\"", b"{", b"\0", b"\xff", b"\n[]\n{}\n"] {
+                std::fs::write(&file, [&bytes[..at], other, &bytes[at + 1..]].concat()).unwrap();
+                let read = all(&queue);
+                assert!(read.len() <= written.len(), "{other:?} at {at}: {read:?}");
+                for (number, line) in written.iter().enumerate() {
+                    let is_whole = read.contains(line) || number == here || number == next;
+                    assert!(is_whole, "{other:?} at {at}: {number} of {read:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn mem071_only_one_process_fetches_what_waits() {
         let copy = tempfile::tempdir().unwrap();
         let queue = Queue::of(copy.path());
