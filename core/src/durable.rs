@@ -144,33 +144,68 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a folder and those above it, each name durable.
+/// Makes a folder and those above it. Each has a durable name before anything is in it, also where a process that made some of them was
+/// killed. One that is there is left alone.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
-        return Ok(());
-    }
-    make_folder(folder_of(folder))?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
-        _ => sync_folder(folder_of(folder)),
+        Ok(())
+    } else {
+        make_folder_by(folder, make_one, sync_folder)
     }
 }
 
-/// Makes folders and those above them, and gives the folders that have to be [synced](sync_folder) so that they last.
+/// As [`make_folder`], where `make` makes one folder and `sync` makes durable which names one has. The name of one that is there is made
+/// durable, too.
+pub fn make_folder_by(
+    folder: &Path,
+    make: impl Fn(&Path) -> io::Result<()>,
+    sync: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let missing: Vec<_> = missing_of(folder).collect();
+    let sync_name = |of: &Path| match sync(folder_of(of)) {
+        // Whether a folder that was there before may be opened, and can be synced, is up to others.
+        Err(error) if is_up_to_others(error.kind()) => Ok(()),
+        synced => synced,
+    };
+    // A process that was killed may have made the lowest one that is there just before. Those above it are durable: each is, before there is
+    // anything in it.
+    if let Some(lowest) = folder.ancestors().nth(missing.len()).filter(|there| there.parent().is_some()) {
+        sync_name(lowest)?;
+    }
+    for folder in missing.into_iter().rev() {
+        make(folder)?;
+        sync_name(folder)?;
+    }
+    Ok(())
+}
+
+fn is_up_to_others(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
+    matches!(kind, InvalidInput | PermissionDenied | ReadOnlyFilesystem)
+}
+
+/// A folder and those above it that are not there, the lowest first.
+fn missing_of(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir())
+}
+
+/// Makes a folder in one that is there; another process may make it at the same time.
+fn make_one(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes folders and those above them, and gives the folders that have to be [synced](sync_folder) so that they last. After a process that
+/// was killed before it did so, nobody knows them.
 pub fn make_folders<'a>(folders: impl IntoIterator<Item = &'a Path>) -> io::Result<BTreeSet<PathBuf>> {
     let mut unsynced = BTreeSet::new();
     for folder in folders {
-        let missing: Vec<_> = folder
-            .ancestors()
-            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-            .collect();
+        let missing: Vec<_> = missing_of(folder).collect();
         for folder in missing.into_iter().rev() {
-            match fs::create_dir(folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => {
-                    return Err(error);
-                }
-                _ => unsynced.insert(folder_of(folder).to_owned()),
-            };
+            make_one(folder)?;
+            unsynced.insert(folder_of(folder).to_owned());
         }
     }
     Ok(unsynced)
@@ -212,6 +247,8 @@ fn share(_: &mut Builder<'_, '_>) {}
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -260,6 +297,45 @@ mod tests {
         fs::write(&from, "bytes").unwrap();
         let shared = share_bytes(&File::open(&from).unwrap(), &File::create(&to).unwrap());
         assert_eq!(fs::read(&to).unwrap(), if shared { &b"bytes"[..] } else { b"" });
+    }
+
+    #[test]
+    fn each_folder_has_a_durable_name_before_the_next_is_made_in_it_and_so_has_the_lowest_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let steps = RefCell::new(Vec::new());
+        let make = |made: &Path| {
+            steps.borrow_mut().push(("make", made.to_owned()));
+            make_one(made)
+        };
+        let sync = |synced: &Path| {
+            steps.borrow_mut().push(("sync", synced.to_owned()));
+            sync_folder(synced)
+        };
+        make_folder_by(&at("a/b"), make, sync).unwrap();
+        let above = folder.path().parent().unwrap().to_owned();
+        let expected = [
+            ("sync", above),
+            ("make", at("a")),
+            ("sync", folder.path().to_owned()),
+            ("make", at("a/b")),
+            ("sync", at("a")),
+        ];
+        assert_eq!(steps.into_inner(), expected);
+    }
+
+    #[test]
+    fn a_folder_is_made_in_one_that_cannot_be_synced_and_not_on_a_disk_that_fails_nor_in_the_place_of_a_file()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("a/b");
+        let fails_with = |kind: io::ErrorKind| move |_: &Path| Err(io::Error::from(kind));
+        assert!(make_folder_by(&made, make_one, fails_with(io::ErrorKind::StorageFull)).is_err());
+        make_folder_by(&made, make_one, fails_with(io::ErrorKind::PermissionDenied)).unwrap();
+        assert!(made.is_dir());
+        make_folder(&made).unwrap();
+        fs::write(made.join("file"), "x").unwrap();
+        assert!(make_folder(&made.join("file/c")).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use resync_core::durable::{folder_of, sync_folder};
+use resync_core::durable::{make_folder_by, sync_folder};
 use resync_core::lock::FileLock;
 
 /// More than the moment for which [`is_locked`] takes a lock.
@@ -57,25 +57,11 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
 
 /// As [`make`], where `sync` makes durable which names a folder has.
 fn make_by(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let missing: Vec<_> =
-        folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.is_dir()).collect();
-    let sync_name = |of: &Path| match sync(folder_of(of)) {
-        // Whether a folder that was there before may be opened is up to others.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::debug!(%error, folder = %of.display(), "the folder above one of the state is not synced");
-            Ok(())
-        }
-        synced => synced,
-    };
-    // A process that was killed may have made the lowest one that is there just before. Those above it are durable: each is, before there is
-    // anything in it.
-    if let Some(lowest) = folder.ancestors().nth(missing.len()).filter(|there| there.parent().is_some()) {
-        sync_name(lowest)?;
-    }
-    for folder in missing.into_iter().rev() {
-        make_private_folder(folder)?;
-        sync_name(folder)?;
-    }
+    make_folder_by(folder, make_private_folder, |above| {
+        sync(above).inspect_err(|error| {
+            tracing::debug!(%error, folder = %above.display(), "a folder above the state is not synced");
+        })
+    })?;
     File::options().create(true).append(true).open(folder.join(MARK_NAME)).map(drop)
 }
 
@@ -89,6 +75,18 @@ pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder)
+}
+
+/// Removes what killed processes left in a folder: unfinished files that nobody has written into for so long. What cannot be removed does
+/// no harm.
+pub(crate) fn sweep(folder: &Path, left_after: Duration, is_unfinished: impl Fn(&Path) -> bool) {
+    let Ok(found) = std::fs::read_dir(folder) else { return };
+    for file in found.flatten().filter(|file| is_unfinished(&file.path())) {
+        let written = file.metadata().and_then(|data| data.modified()).ok();
+        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > left_after) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use resync_common::backoff::Backoff;
+use resync_core::datetime::DateTime;
 use tokio::time::Instant;
 
 /// The longest pause between retries.
@@ -12,9 +13,27 @@ pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(2);
 
+/// The first and the longest pause of what waits from run to run, in milliseconds.
+const FIRST_PAUSE: i64 = 60_000;
+const LONGEST_PAUSE: i64 = 24 * 3_600_000;
+
 /// The pauses between retries, up to about `longest`.
 pub(crate) const fn pauses(longest: Duration) -> Backoff {
     Backoff::new(FIRST, longest)
+}
+
+/// When what waits from run to run is tried again, in Unix milliseconds: after a minute, doubled so often, and at most after a day.
+pub(crate) fn paused_until(now: DateTime, doublings: u32) -> i64 {
+    let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
+    let pause = factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE));
+    now.unix_millis().saturating_add(pause)
+}
+
+/// What is left of such a pause. A clock that was set back does not prolong it.
+pub(crate) fn left_of_pause(until_unix_millis: Option<i64>, now: DateTime) -> Duration {
+    let left = until_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
+    let left = if left > LONGEST_PAUSE { 0 } else { left };
+    Duration::from_millis(u64::try_from(left).unwrap_or(0))
 }
 
 pub(crate) fn sooner(due: Option<Instant>, other: Instant) -> Instant {

@@ -84,18 +84,11 @@ impl Addresses {
         let (mut change, mut made) = (Some(change), Ok(None));
         self.registry.change(ADDRESSES, &mut |kept: Option<Vec<u8>>| {
             let change = change.take()?;
-            let replaced = self.changed(kept, change);
-            let text = replaced.and_then(|replaced| Ok((serde_json::to_vec(&replaced)?, replaced)));
-            match text {
-                Ok((text, replaced)) => {
-                    made = Ok(Some(replaced));
-                    Some(text)
-                }
-                Err(error) => {
-                    made = Err(error);
-                    None
-                }
-            }
+            let changed = self.changed(kept, change);
+            let written = changed.and_then(|replaced| Ok((serde_json::to_vec(&replaced)?, replaced)));
+            let (text, replaced) = written.map_err(|error| made = Err(error)).ok()?;
+            made = Ok(Some(replaced));
+            Some(text)
         })?;
         if let Some(replaced) = made? {
             // Of this or of a later change: the next look reads it, and what others have changed meanwhile.

@@ -1,7 +1,9 @@
 //! Which lines go to the hub's log, while it runs.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use resync_common::locks::lock;
 
 use super::responses::LogLevel;
 use super::{AdminService, By, Failed};
@@ -26,12 +28,12 @@ impl LogFilter {
     }
 
     fn now(&self) -> String {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.now).clone()
     }
 
     fn put(&self, filter: String) -> Result<(), String> {
         // Held until both agree.
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.now);
         (self.set)(&filter)?;
         *now = filter;
         Ok(())

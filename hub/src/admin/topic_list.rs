@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 
@@ -194,7 +195,7 @@ impl AdminService {
 
 impl LastReceived {
     fn times(&self) -> std::sync::MutexGuard<'_, Times> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Forgets what is known where much of it is of topics that are gone. To be called once for a page: `topics` counts those that there

@@ -1,10 +1,11 @@
 //! How things went in the last hour at this hub: a row of samples in memory, for small plots.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
+use resync_common::locks::lock;
 use tokio::sync::watch;
 use tokio::time::interval;
 
@@ -87,7 +88,7 @@ impl Trends {
 
     fn take(&self) {
         let sample = self.now();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         kept.push_back(sample);
         let surplus = kept.len().saturating_sub(KEPT + 1);
         kept.drain(..surplus);
@@ -114,7 +115,7 @@ impl Trends {
 
     /// The samples of the last hour, oldest first, and the present one.
     pub fn hour(&self) -> Vec<Sample> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.kept);
         kept.iter().copied().chain([self.now()]).collect()
     }
 

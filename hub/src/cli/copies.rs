@@ -128,7 +128,7 @@ fn take(config: &Config, file: &Path, admin: Option<&AdminAddress>, out: impl Wr
         ask(config, admin, &mut out).map_err(|running| running.and(&not_ours))?;
     } else {
         let place = Place::of(config);
-        let keys = if matches!(place, Place::Folder { .. }) {
+        let keys = if place.is_folder() {
             // It is copied as it is.
             Keyring::none()
         } else {
@@ -174,7 +174,7 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
         return Ok(());
     }
     let faults = counted(found.faults.len(), "fault", "faults");
-    let advice = if matches!(place, Place::Folder { .. }) {
+    let advice = if place.is_folder() {
         "see `resync-hub fsck`, then type `resync-hub fsck --repair`"
     } else {
         "what cannot be read was left out"

@@ -33,7 +33,7 @@ pub(super) struct Fsck {
 pub(super) fn run(command: &Fsck) -> Result<(), Failure> {
     let config = command.hub.load()?;
     let place = Place::of(&config);
-    let is_in_folder = matches!(place, Place::Folder { .. });
+    let is_in_folder = place.is_folder();
     // Nothing is written into the folder while a database is looked at.
     if is_in_folder || command.repair {
         is_ours(&config)?;

@@ -140,7 +140,7 @@ impl<'a> Whose<'a> {
 
     fn by_files(&self) -> String {
         let place = Place::of(&self.config);
-        if matches!(place, Place::Folder { .. }) {
+        if place.is_folder() {
             format!("in the files of {place}, where no hub answers")
         } else {
             format!("in {place}, since no hub answers here")
@@ -169,7 +169,7 @@ fn in_files<T>(
     what: &str,
     change: impl FnOnce(&dyn Registry) -> Result<T, TokensError>,
 ) -> Result<T, Failure> {
-    let is_in_folder = matches!(Place::of(config), Place::Folder { .. });
+    let is_in_folder = Place::of(config).is_folder();
     if is_in_folder {
         fs::create_dir_all(&config.data_dir).map_err(|error| refused(&config.data_dir, &error))?;
     }

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use resync_common::locks::lock;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::store::{
@@ -275,11 +276,6 @@ impl Recipients {
 
 fn key_of(recipient: &Recipient) -> Key {
     (recipient.topic, recipient.id)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in here can panic half-way.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Notifications {

@@ -43,6 +43,11 @@ impl Place {
         }
     }
 
+    /// Whether it is a folder of this computer.
+    pub fn is_folder(&self) -> bool {
+        matches!(self, Self::Folder { .. })
+    }
+
     /// Opens (or creates) the store there. Subscribers' secrets are written with the first of `keys`, and read with all of them; those that
     /// are stored otherwise stay so until [`Admin::rotate_secrets`](super::Admin::rotate_secrets). While the disk has fewer than `reserve`
     /// bytes free, nothing new is taken in; that of a database is its own affair.

@@ -1,6 +1,9 @@
 //! Links of resources, made from the templates of their set, to their versions, and to where a copy has them from.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use ignore::gitignore::Gitignore;
 use resync_core::{
@@ -20,8 +23,9 @@ pub(crate) struct Linker {
     directory: PathBuf,
     templates: Vec<(LinkTemplate, Option<Gitignore>)>,
     versions: Option<VersionLinks>,
-    /// From where the files came, if the directory is a copy of another Source's.
-    origins: Option<Origins>,
+    /// From where the files came, if the directory is a copy of another Source's. Read for the first resource: most runs link none, and
+    /// the record of a copy is as long as the copy.
+    origins: OnceLock<Option<Origins>>,
 }
 
 impl Linker {
@@ -31,11 +35,7 @@ impl Linker {
         let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
         let (directory, links) = (settings.directory.clone(), &settings.links);
         let templates = links.iter().map(with_patterns).collect();
-        let origins = Origins::open(&directory).unwrap_or_else(|error| {
-            tracing::warn!(%error, directory = %directory.display(), "cannot read from where the files of this copy came");
-            None
-        });
-        Self { base, directory, templates, versions: VersionLinks::of(settings), origins }
+        Self { base, directory, templates, versions: VersionLinks::of(settings), origins: OnceLock::new() }
     }
 
     /// A resource with its links. Where it has none of their relations, they lead to its versions, too (MEM-035).
@@ -51,7 +51,7 @@ impl Linker {
     }
 
     fn with_templates(&self, mut item: Item) -> Item {
-        if self.templates.is_empty() && self.origins.is_none() {
+        if self.templates.is_empty() && self.origins().is_none() {
             return item;
         }
         let Some(path) = item.loc.strip_prefix(&self.base) else { return item };
@@ -74,9 +74,19 @@ impl Linker {
         item
     }
 
+    fn origins(&self) -> Option<&Origins> {
+        let open = || {
+            Origins::open(&self.directory).unwrap_or_else(|error| {
+                tracing::warn!(%error, directory = %self.directory.display(), "cannot read from where the files of this copy came");
+                None
+            })
+        };
+        self.origins.get_or_init(open).as_ref()
+    }
+
     /// From where a resource came, if its file is still the one that came from there (RS-180).
     fn origin(&self, file: &Path, item: &Item) -> Option<Origin> {
-        let found = self.origins.as_ref()?.find(file).unwrap_or_else(|error| {
+        let found = self.origins()?.find(file).unwrap_or_else(|error| {
             tracing::warn!(%error, file = %file.display(), "cannot read from where a file came");
             None
         });
@@ -103,6 +113,11 @@ impl Linker {
             }
         }
         Ok(event)
+    }
+
+    /// About how many bytes the link from a change to its version takes; 0 where no versions are kept.
+    pub(super) fn length_of_version(&self, item: &Item) -> usize {
+        self.versions.as_ref().map_or(0, |versions| versions.length(item))
     }
 }
 

@@ -11,7 +11,7 @@ use resync_core::{
 };
 
 use super::linker::Linker;
-use crate::{settings::Settings, versions::VersionLinks};
+use crate::settings::Settings;
 
 /// Most changes of one moment,
 const MOST_CHANGES: u64 = 250;
@@ -21,8 +21,6 @@ pub(crate) const MOST_BYTES: usize = 512 * 1024;
 /// Gives each change its moment.
 pub(super) struct Moments {
     linker: Linker,
-    /// Each change may get a link to its version yet.
-    versions: Option<VersionLinks>,
     moment: DateTime,
     changes: u64,
     bytes: usize,
@@ -31,8 +29,7 @@ pub(super) struct Moments {
 impl Moments {
     /// From this moment on.
     pub(super) fn new(first: DateTime, settings: &Settings) -> Self {
-        let (linker, versions) = (Linker::of(settings), VersionLinks::of(settings));
-        Self { linker, versions, moment: first, changes: 0, bytes: 0 }
+        Self { linker: Linker::of(settings), moment: first, changes: 0, bytes: 0 }
     }
 
     /// The moment of the last change, or the first moment.
@@ -58,8 +55,9 @@ impl Moments {
 
     fn length(&self, change: Change, item: &Item) -> Result<usize, BuildError> {
         let event = self.linker.event(Ok(Event::new(change, self.moment, item.clone())))?;
-        let of_version = self.versions.as_ref().filter(|_| change != Change::Deleted);
-        Ok(length(event)? + of_version.map_or(0, |versions| versions.length(item)))
+        // A change may get a link to its version yet.
+        let of_version = if change == Change::Deleted { 0 } else { self.linker.length_of_version(item) };
+        Ok(length(event)? + of_version)
     }
 }
 

@@ -271,7 +271,9 @@ impl<'a> Build<'a> {
         open: impl FnOnce() -> Result<I, build::BuildError>,
     ) -> Result<Built, Error> {
         let Self { settings, out, records, options, .. } = self;
-        let run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
+        let folders = NewFolders::make(settings, out);
+        let mut run = Run::begin(settings.clone(), Lock::acquire(out)?, &options)?;
+        run.folders = folders;
         let resources = open()?;
         let (snapshot, listing) = listed(&run, out, &|_| (), |mut task| {
             task.versions.contents_of(records);

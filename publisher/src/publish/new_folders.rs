@@ -33,10 +33,11 @@ impl NewFolders {
         let description = out.join(Site::of(settings).source_description().path);
         let folders =
             [out.join(state::FOLDER), out.join(DOCUMENT_FOLDER), durable::folder_of(&description).to_owned()];
-        let Ok(mut unsynced) = durable::make_folders(folders.iter().map(PathBuf::as_path)) else {
-            return Self::default();
-        };
-        // A run that was killed may have made them without syncing.
+        // Those above the site are durable one by one: a later run cannot tell which of them a killed one has made.
+        let made = durable::make_folder(out)
+            .and_then(|()| durable::make_folders(folders.iter().map(PathBuf::as_path)));
+        let Ok(mut unsynced) = made else { return Self::default() };
+        // A run that was killed may have made these without syncing.
         unsynced.extend([out, durable::folder_of(out)].map(Path::to_owned));
         let unsynced = Arc::new(unsynced);
         let named = thread::Builder::new().name("new-folders".to_owned());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use resync_core::{datetime::DateTime, document::Capability, durable};
+use resync_core::{datetime::DateTime, document::Capability, durable, memento::VERSIONS_PATH};
 
 use super::{
     BuildMode, Built, DueDumps, Maintenance, MaintenanceFailure, OWN_FOLDERS, Options, Written, archives,
@@ -20,7 +20,7 @@ use crate::{
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{Lock, Series, State},
-    versions::{Taking, VersionLinks, retention},
+    versions::{Taking, retention},
 };
 
 /// A run between the last one and its own plan.
@@ -112,7 +112,7 @@ impl Run {
     ) -> Result<Built, Error> {
         let plan = self.decide(&snapshot);
         let had_versions = self.before.as_ref().is_some_and(|state| state.versions.is_some());
-        let Self { lock, series, folders, is_dry, changes, mut written, .. } = self;
+        let Self { lock, series, folders, changes, mut written, .. } = self;
         folders.sync_all().map_err(Error::cannot(Action::Write, lock.out()))?;
         let list_is_due = !plan.lists_resources
             && series.as_ref().is_some_and(|series| is_outdated_by(series, &plan.settings, &snapshot));
@@ -128,7 +128,7 @@ impl Run {
         let done = execution::publish(&plan, false, listed, &lock, options.progress)?;
         let unchanged = done.records.len() - done.written.len();
         let of_archives = archives::make(&lock, plan.started);
-        let of_versions = if is_dry { None } else { retention::apply(&lock, plan.started).err() };
+        let of_versions = plan.versions.as_ref().and_then(|_| retention::apply(&lock, plan.started).err());
         let out = lock.out().to_owned();
         // Other builds go on while a dump is made.
         drop(lock);
@@ -144,11 +144,8 @@ impl Run {
             written.retain(|known| *known != document);
             written.push(document);
         }
-        let links_to_versions = plan
-            .versions
-            .as_ref()
-            .and(VersionLinks::of(&plan.settings))
-            .map(|links| links.prefix().to_owned());
+        let site = Site::of(&plan.settings);
+        let begins = plan.versions.is_some() && !had_versions;
         Ok(Built {
             resources: snapshot.totals.resources,
             bytes: snapshot.totals.bytes,
@@ -160,12 +157,12 @@ impl Run {
             unportable: snapshot.unportable,
             failures,
             unkept: snapshot.unkept,
-            versions_begin: links_to_versions.filter(|_| !had_versions),
+            versions_begin: begins.then(|| site.place(VERSIONS_PATH).url),
             versions_copied: plan.versions.as_ref().map_or(0, |taken| taken.copied),
             list_is_due,
             dump_is_due,
             next_dump,
-            source_description: Site::of(&plan.settings).source_description().url,
+            source_description: site.source_description().url,
         })
     }
 

@@ -119,7 +119,7 @@ impl Past {
     /// `None` where the set keeps no versions.
     pub(super) fn of(out: &Path, state: &State, site: &Site) -> Option<Self> {
         let journal = Journal::of(out, state)?;
-        let prefix = format!("{}{VERSIONS_PATH}", site.base().as_str());
+        let prefix = site.place(VERSIONS_PATH).url;
         let path = Url::parse(&prefix).ok()?.path().to_owned();
         Some(Self { layout: Layout::new(prefix), path, out: out.to_owned(), journal })
     }

@@ -190,12 +190,6 @@ impl Iterator for VersionsOf {
     }
 }
 
-impl std::fmt::Debug for VersionsOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VersionsOf").field("loc", &self.loc).finish_non_exhaustive()
-    }
-}
-
 /// Lines of several files in the order of their URIs; at one URI those of the first file come first.
 pub(super) struct Lines {
     sources: Vec<Source>,
@@ -336,6 +330,38 @@ mod tests {
         }
         let [[a, c], [a2, b]] = files;
         assert_eq!(all, [a, a2, b, c]);
+    }
+
+    /// What is read of a damaged file of one resource: before the damage it is what was written, and after an error nothing comes.
+    #[test]
+    fn mem011_whatever_bytes_a_file_of_the_journal_has_reading_them_ends_and_invents_no_version() {
+        let out = tempfile::tempdir().unwrap();
+        let moments = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "2026-01-02T00:00:00Z"];
+        let written = moments.map(|moment| line("http://e.x/a", moment));
+        let journal = journal(out.path(), &[&written]);
+        let whole: Vec<_> = journal.versions("http://e.x/a").map(Result::unwrap).collect();
+        let (path, bytes) = (&journal.segments[0], fs::read(&journal.segments[0]).unwrap());
+        let others = [&b""[..], b"\n", b"\"", b"\\", b"{", b"\0", b"\xff", b"\n{\"loc\":\"http://e.x/a\"}\n"];
+        for at in 0..bytes.len() {
+            let is_before = bytes[..at].split(|byte| *byte == b'\n').count() - 1;
+            let cut = bytes[..at].to_vec();
+            let damaged = others.iter().map(|other| [&bytes[..at], *other, &bytes[at + 1..]].concat());
+            for damaged in std::iter::once(cut).chain(damaged) {
+                fs::write(path, &damaged).unwrap();
+                let read: Vec<_> = journal.versions("http://e.x/a").collect();
+                let good: Vec<_> = read.iter().map_while(|version| version.as_ref().ok()).collect();
+                assert!(good.len() + 1 >= read.len(), "at {at}: {read:?}");
+                let text = String::from_utf8_lossy(&damaged);
+                assert!(good.iter().copied().take(is_before).eq(&whole[..is_before]), "{text}: {read:?}");
+                assert!(good.len() <= whole.len(), "{text}: {read:?}");
+                // Who reads all lines comes to an end, too.
+                let (mut lines, mut buffer, mut count) = (journal.lines().ok(), Vec::new(), 0);
+                while let Some(Ok(Some(_))) = lines.as_mut().map(|lines| lines.next_line(&mut buffer)) {
+                    count += 1;
+                }
+                assert!(count <= whole.len(), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl VersionLinks {
     }
 
     /// What the URIs of all versions begin with.
-    pub(crate) fn prefix(&self) -> &str {
+    fn prefix(&self) -> &str {
         self.layout.prefix()
     }
 

@@ -2,12 +2,11 @@
 //! rewritten often.
 
 use std::{
-    fs, io,
-    io::{BufWriter, Write as _},
+    io::{self, BufWriter, Write as _},
     path::Path,
 };
 
-use resync_core::build::{BuildError, FolderSink, Sink as _};
+use resync_core::build::{BuildError, Documents as _, FolderSink, Sink as _};
 
 use super::{
     journal::{Lines, paths},
@@ -89,7 +88,7 @@ pub(crate) fn sweep(out: &Path, states: [Option<&KeptVersions>; 2]) -> Result<()
     let is_named = |name: &str| {
         states.iter().flatten().flat_map(|kept| &kept.segments).any(|segment| segment.name == name)
     };
-    let swept = names(&folder).and_then(|names| {
+    let swept = names(out).and_then(|names| {
         let unnamed = names.iter().filter(|name| !is_named(name));
         unnamed.map(|name| folder.join(name)).try_for_each(|path| files::remove_unsynced(&path))
     });
@@ -103,16 +102,17 @@ pub(crate) fn remove_all(out: &Path) -> Result<(), Error> {
     sweep(out, [None, None])
 }
 
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = files::if_there(fs::read_dir(folder))?.into_iter().flatten();
-    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let mut names = names.collect::<io::Result<Vec<_>>>()?;
-    names.retain(|name| name.starts_with(NAME.0) && name.ends_with(NAME.1));
+/// The files of the journal that are there.
+fn names(out: &Path) -> io::Result<Vec<String>> {
+    let mut names = FolderSink::read(out.join(FOLDER)).list(NAME.0)?;
+    names.retain(|name| name.ends_with(NAME.1));
     Ok(names)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use resync_core::{datetime::DateTime, document::Change};
 
     use super::*;
@@ -153,8 +153,8 @@ mod tests {
         assert!(moments.is_sorted() && moments.len() == 99, "{moments:?}");
         assert!(journal.versions("http://e.x/008").all(|version| version.unwrap().change == Change::Deleted));
         assert_eq!((kept.count, kept.bytes, kept.since), (498, 990, first.since));
-        assert!(names(&out.path().join(FOLDER)).unwrap().len() < 20);
+        assert!(names(out.path()).unwrap().len() < 20);
         remove_all(out.path()).unwrap();
-        assert!(names(&out.path().join(FOLDER)).unwrap().is_empty());
+        assert!(names(out.path()).unwrap().is_empty());
     }
 }

@@ -68,9 +68,9 @@ impl Store {
         for folder in files::folders_in(&self.folder)? {
             for entry in files::if_there(fs::read_dir(&folder))?.into_iter().flatten() {
                 let path = entry?.path();
-                // Retention may remove it meanwhile.
+                // Retention may remove it meanwhile. Bytes that cannot be read are no better than others.
                 if let Some(file) = files::if_there(File::open(&path))?
-                    && !self.is_whole(&path, file)
+                    && !files::digest_of(file).is_ok_and(|digest| self.path(&digest) == path)
                 {
                     damaged.push(path);
                 }
@@ -78,14 +78,6 @@ impl Store {
         }
         damaged.sort();
         Ok(damaged)
-    }
-
-    /// Bytes that cannot be read are no better than others.
-    fn is_whole(&self, path: &Path, file: File) -> bool {
-        let mut hasher = Hasher::new([Algorithm::Sha256]);
-        let is_read = io::copy(&mut BufReader::with_capacity(BUFFER, file), &mut hasher).is_ok();
-        let hashes = hasher.finish();
-        is_read && hashes.get(Algorithm::Sha256).is_some_and(|digest| self.path(digest) == path)
     }
 
     /// The folder of all of them.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
 };
@@ -10,7 +11,7 @@ use resync_harness::{Disk, Kind, Step, Taken, unsynced};
 
 use crate::{
     killing::{EVERYTHING, Trial, change},
-    support::{Place, Run, program, text},
+    support::{BASE, Place, Run, program, text},
 };
 
 #[test]
@@ -66,6 +67,32 @@ fn so_is_what_a_publish_that_was_killed_before_any_sync_leaves_to_the_next_one()
             a_plan_is_gone_for_good_before_the_next_inventory_gets_its_name(&steps);
         }
         assert!(runs > 10 && deaths * 4 > runs * 3, "{deaths} of {runs} died");
+    }
+}
+
+#[test]
+fn each_folder_of_a_new_site_has_a_durable_name_wherever_its_first_build_was_killed() {
+    let place = Place::new();
+    let (collection, sites) = (place.collection(), place.whole().join("sites"));
+    fs::create_dir(&sites).unwrap();
+    let disk = Disk::under(&sites, 0);
+    disk.sync_at_once();
+    for number in 1..=12 {
+        let out = sites.join(format!("{number}/above/site"));
+        let command = ["build", text(&collection), "--base-url", BASE, "--out", text(&out)];
+        disk.meet(Step { number, ..Step::none(&[Kind::Mkdir, Kind::Sync]) });
+        let ended = program(&command).envs(disk.environment()).output().unwrap().status;
+        assert_eq!(ended.signal(), Some(9), "at step {number}");
+        let mut steps: Vec<_> = disk.taken().into_iter().filter(|step| !step.is_met).collect();
+        steps.extend(steps_of(&disk, &command));
+        for (made, folder) in steps.iter().enumerate().filter(|(_, step)| step.kind == Kind::Mkdir) {
+            let gives_its_name =
+                |step: &Taken| step.kind == Kind::Sync && folder.path.parent() == Some(step.path.as_path());
+            assert!(
+                steps[made..].iter().any(gives_its_name),
+                "{folder:?}, killed at step {number}: {steps:#?}"
+            );
+        }
     }
 }
 

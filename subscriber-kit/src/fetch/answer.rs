@@ -8,6 +8,7 @@ use http::header::{
     LAST_MODIFIED, LINK, RANGE,
 };
 use http::{HeaderMap, HeaderValue};
+use resync_core::memento::MEMENTO_DATETIME;
 use resync_core::websub::link_header::LinkHeader;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -179,7 +180,7 @@ pub(super) fn links(headers: &HeaderMap, url: &Url) -> LinkHeader {
 
 /// The moment of the state that an answer is, as it is written. Two of them say nothing.
 pub(super) fn memento_datetime(headers: &HeaderMap) -> Option<String> {
-    let mut values = headers.get_all("memento-datetime").iter();
+    let mut values = headers.get_all(MEMENTO_DATETIME).iter();
     let only = values.next().filter(|_| values.next().is_none());
     only.and_then(|value| value.to_str().ok()).map(str::to_owned)
 }

@@ -362,8 +362,8 @@ impl FetchError {
     }
 }
 
-/// A URL without its path.
-fn origin_of(url: &Url) -> String {
+/// A URL without its path, as sentences name a server.
+pub(crate) fn origin_of(url: &Url) -> String {
     match url.origin() {
         origin @ Origin::Tuple(..) => origin.ascii_serialization(),
         Origin::Opaque(_) => format!("{}:", url.scheme()),

@@ -33,6 +33,7 @@ pub use credentials::Credentials;
 pub(crate) use credentials::is_moved;
 pub(crate) use deadline::Deadline;
 pub use error::FetchError;
+pub(crate) use error::origin_of;
 use host_limits::{HostLimits, Permit};
 pub(crate) use retries::Retries;
 

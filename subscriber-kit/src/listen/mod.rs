@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_common::words::quoted;
+use resync_core::durable::make_folder;
 use tokio::sync::mpsc;
 use url::Url;
 
@@ -223,7 +224,7 @@ fn open_state(copy: &ListenOptions) -> Result<Subscriptions, ListenError> {
     refuse_mixed_folders(&copy.into, copy.sync.versions.as_deref())?;
     refuse_foreign_folder(&Folder { directory: &copy.into, state: Some(&state) }, &copy.sync)?;
     let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
-    std::fs::create_dir_all(&copy.into).map_err(no_directory)?;
+    make_folder(&copy.into).map_err(no_directory)?;
     Ok(Subscriptions::open(&state).map_err(StartError::State)?)
 }
 

@@ -1,7 +1,5 @@
 //! Why no past state of a resource could be taken.
 
-use url::{Origin, Url};
-
 /// Why no past state of a resource could be taken. Servers are named by their origins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -52,13 +50,5 @@ impl MementoError {
     #[must_use]
     pub fn is_unproven(&self) -> bool {
         matches!(self, Self::NoDatetime { .. } | Self::OtherOriginal { .. } | Self::Unproven { .. })
-    }
-}
-
-/// How a sentence names a server.
-pub(super) fn server(url: &Url) -> String {
-    match url.origin() {
-        origin @ Origin::Tuple(..) => origin.ascii_serialization(),
-        Origin::Opaque(_) => format!("{}:", url.scheme()),
     }
 }

@@ -5,9 +5,8 @@ use resync_core::websub::LinkHeader;
 use url::Url;
 
 use super::MementoError;
-use super::error::server;
 use super::lifetime::Lifetime;
-use crate::fetch::{Answer, FetchError, Reply};
+use crate::fetch::{Answer, FetchError, Reply, origin_of};
 
 /// What an answer has to show.
 #[derive(Clone, Copy, Debug)]
@@ -50,14 +49,14 @@ impl Offered {
         let answer = body.map_err(|error| NoOffer::of(error, &url, is_dated))?;
         let datetime = memento_datetime.and_then(|text| text.parse::<HttpDate>().ok());
         let Some(datetime) = datetime else {
-            return Err(MementoError::NoDatetime { server: server(&url) }.into());
+            return Err(MementoError::NoDatetime { server: origin_of(&url) }.into());
         };
         if !(is_of(&links, claim.original) || claim.is_listed && claim.has_hash) {
-            return Err(MementoError::OtherOriginal { server: server(&url) }.into());
+            return Err(MementoError::OtherOriginal { server: origin_of(&url) }.into());
         }
         if !claim.has_hash && !claim.lifetime.includes(datetime) {
             let datetime = datetime.to_string();
-            return Err(MementoError::Unproven { server: server(&url), datetime }.into());
+            return Err(MementoError::Unproven { server: origin_of(&url), datetime }.into());
         }
         Ok(Self { answer, datetime })
     }
@@ -71,9 +70,9 @@ impl Offered {
 impl NoOffer {
     fn of(error: FetchError, url: &Url, is_dated: bool) -> Self {
         match error.status() {
-            Some(410) if is_dated => Self::Memento(MementoError::Deleted { server: server(url) }),
+            Some(410) if is_dated => Self::Memento(MementoError::Deleted { server: origin_of(url) }),
             Some(status @ (404 | 410)) => {
-                Self::Memento(MementoError::NoVersion { server: server(url), status })
+                Self::Memento(MementoError::NoVersion { server: origin_of(url), status })
             }
             _ => Self::Status(error.into()),
         }

@@ -67,21 +67,12 @@ pub(super) fn write_sync_record(folder: &Path, last: LastSync) -> Result<(), Sta
     replace(folder, SYNC_RECORD_NAME, &SyncRecord { format: SYNC_RECORD_FORMAT, last })
 }
 
-/// Removes unfinished files of processes that were killed. Files that cannot be removed do no harm.
+/// Removes unfinished files of processes that were killed.
 pub(super) fn sweep(folder: &Path) {
-    let Ok(found) = std::fs::read_dir(folder) else { return };
-    let is_unfinished = |file: &std::fs::DirEntry| {
-        let name = file.file_name();
-        [UNFINISHED, journal::UNFINISHED]
-            .iter()
-            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
-    };
-    for file in found.flatten().filter(is_unfinished) {
-        let written = file.metadata().and_then(|data| data.modified()).ok();
-        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
+    state_folder::sweep(folder, LEFT_AFTER, |path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        [UNFINISHED, journal::UNFINISHED].iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+    });
 }
 
 fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateError> {

@@ -70,6 +70,7 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
+use resync_core::durable::make_folder;
 use url::{Origin, Url};
 
 pub use audit::{AuditReport, Verdict, audit};
@@ -315,7 +316,7 @@ impl Target {
     /// # Errors
     /// What the file system says.
     pub fn open(directory: &Path, base: Url) -> std::io::Result<Self> {
-        std::fs::create_dir_all(directory)?;
+        make_folder(directory)?;
         Self::inspect(directory, base)
     }
 

@@ -1,6 +1,7 @@
 //! Chains of Change Sets of the alpha draft, served as files: whole, with a circle, and with a hole (MEM-004, MEM-005).
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::support::{Source, client, expected, files};
@@ -188,4 +189,74 @@ async fn mem005_a_chain_without_end_is_read_for_so_many_sets() {
     chained.source.put("/current.xml", chained.text(39, Some(set_path(0))).as_bytes());
     let report = chained.run(Depth::Changes).await;
     assert!(report.unproven.is_some_and(|why| why.contains("more than 1000 sets")));
+}
+
+/// How a chain goes on behind its newest set, by what is damaged.
+enum Led {
+    /// To what is known, by so many sets.
+    Whole(usize),
+    Nowhere,
+}
+
+impl Led {
+    /// Back from the newest set, where some lead elsewhere than to the one before them.
+    fn by(elsewhere: &BTreeMap<usize, Option<String>>, known: usize) -> Self {
+        let (mut at, mut seen) = (previous(SETS - 1), BTreeSet::from(["/current.xml".to_owned()]));
+        for sets in 1.. {
+            let set = at.filter(|path| seen.insert(path.clone()));
+            let Some(number) = set.and_then(|path| (0..SETS).find(|number| set_path(*number) == path)) else {
+                break;
+            };
+            if number < known {
+                return Self::Whole(sets);
+            }
+            at = elsewhere.get(&number).cloned().unwrap_or_else(|| previous(number));
+        }
+        Self::Nowhere
+    }
+}
+
+#[tokio::test]
+async fn mem005_wherever_the_sets_of_a_chain_lead_it_is_read_to_an_end_and_a_break_is_told() {
+    const KNOWN: usize = 10;
+    let seed = resync_harness::seed();
+    for seed in (0..8).map(|round| seed.wrapping_add(round)) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let chained = Chained::start(KNOWN).await;
+        let mut elsewhere = BTreeMap::new();
+        for _ in 0..rng.usize(1..4) {
+            let (number, to) = (rng.usize(KNOWN..SETS - 1), rng.usize(0..SETS));
+            let prev = match rng.u8(0..6) {
+                0 => None,
+                1 => Some("/current.xml".to_owned()),
+                2 => Some("/nowhere.xml".to_owned()),
+                // No document.
+                3 => Some("/0".to_owned()),
+                _ => Some(set_path(to)),
+            };
+            chained.set(number, prev.clone());
+            elsewhere.insert(number, prev);
+        }
+        let told = format!("RESYNC_TEST_SEED={seed}: {elsewhere:?}");
+        let led = Led::by(&elsewhere, KNOWN);
+        let report = chained.run(Depth::Changes).await;
+        assert!(chained.asked().len() <= 2 * SETS, "{told}: it ends");
+        match led {
+            // What a Source leaves out by itself nobody can know.
+            Led::Whole(sets) => {
+                assert!(report.in_step() && report.method == Method::Incremental, "{told}: {report:?}");
+                if sets == SETS - KNOWN {
+                    chained.assert_as_now();
+                }
+            }
+            Led::Nowhere => {
+                assert!(report.unproven.is_some(), "{told}: {report:?}");
+                // A newer Sitemap closes the gap.
+                chained.sitemap(SETS);
+                let report = chained.run(Depth::Changes).await;
+                assert!(report.in_step(), "{told}: {report:?}");
+                chained.assert_as_now();
+            }
+        }
+    }
 }

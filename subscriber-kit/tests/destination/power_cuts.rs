@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::net::SocketAddr;
+use std::ops::RangeFrom;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
 use resync_harness::{Machine, deaths_wanted, free_address, happens_within, seed};
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -36,10 +39,19 @@ async fn is_killed(machine: &Machine, arguments: &[&str], sync: Option<u32>) -> 
 }
 
 /// Whether there are runs before the one that loses power.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Copies {
     New,
     Kept,
+}
+
+/// Each sync of a life that begins with nothing, and each of a later one, in any order, or so many of them.
+fn cuts(machine: &mut Machine, [new, kept]: [u32; 2], most: usize) -> Vec<(Copies, u32)> {
+    let each = |copies: Copies, syncs: u32| (1..=syncs).map(move |number| (copies, number));
+    let mut cuts: Vec<_> = each(Copies::New, new).chain(each(Copies::Kept, kept)).collect();
+    machine.rng.shuffle(&mut cuts);
+    cuts.truncate(most);
+    cuts
 }
 
 #[tokio::test]
@@ -141,25 +153,33 @@ async fn files_that_were_there_before_the_copy_are_as_they_were_after_any_power_
 /// Secrets by callback, and these by topic.
 type Secrets = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
+/// What subscribers have confirmed to a hub.
+#[derive(Default)]
+struct Verified {
+    /// How often they began with nothing: what those before have asked for is none of theirs.
+    beginnings: u32,
+    secrets: Secrets,
+}
+
 /// A hub that bears subscribers that die.
 #[derive(Clone)]
 pub(crate) struct Hub {
     address: SocketAddr,
     client: reqwest::Client,
-    /// As far as they were verified.
-    verified: Arc<Mutex<Secrets>>,
+    verified: Arc<Mutex<Verified>>,
 }
 
 impl Hub {
     pub(crate) async fn start() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let verified = Arc::<Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>>::default();
+        let verified = Arc::<Mutex<Verified>>::default();
         let (asks, keeps) = (client.clone(), Arc::clone(&verified));
         let address = serve_slowly(move |form| {
             let [topic, callback, secret] =
                 ["topic", "callback", "secret"].map(|name| form.parameter(&format!("hub.{name}")).unwrap());
             let (client, verified) = (asks.clone(), Arc::clone(&keeps));
+            let beginnings = verified.lock().unwrap().beginnings;
             tokio::spawn(async move {
                 let mut url = url::Url::parse(&callback).unwrap();
                 url.query_pairs_mut().extend_pairs([
@@ -171,7 +191,10 @@ impl Hub {
                 let answer = client.get(url).send().await.ok()?;
                 if answer.text().await.ok()? == "c0ffee" {
                     let mut verified = verified.lock().unwrap();
-                    verified.entry(topic).or_default().entry(callback).or_default().insert(secret);
+                    if verified.beginnings == beginnings {
+                        let callbacks = verified.secrets.entry(topic).or_default();
+                        callbacks.entry(callback).or_default().insert(secret);
+                    }
                 }
                 Some(())
             });
@@ -187,12 +210,18 @@ impl Hub {
 
     /// Whether the topic has a subscriber.
     fn knows(&self, topic: &str) -> bool {
-        self.verified.lock().unwrap().contains_key(topic)
+        self.verified.lock().unwrap().secrets.contains_key(topic)
+    }
+
+    /// The subscriber begins with nothing.
+    fn forget(&self) {
+        let mut verified = self.verified.lock().unwrap();
+        *verified = Verified { beginnings: verified.beginnings + 1, secrets: Secrets::new() };
     }
 
     /// Whether the subscriber of a topic answers a delivery with a 2xx.
     pub(crate) async fn is_taken(&self, topic: &str, offset: usize, body: &str) -> bool {
-        let subscriber = self.verified.lock().unwrap().get(topic).and_then(|all| {
+        let subscriber = self.verified.lock().unwrap().secrets.get(topic).and_then(|all| {
             let (callback, secrets) = all.iter().next_back()?;
             Some((callback.clone(), secrets.iter().next_back()?.clone()))
         });
@@ -206,7 +235,7 @@ impl Hub {
 
     /// No subscriber has forgotten the callback or the secret that it gave for a topic.
     fn assert_each_has_one(&self) {
-        for (topic, callbacks) in &*self.verified.lock().unwrap() {
+        for (topic, callbacks) in &self.verified.lock().unwrap().secrets {
             assert_eq!(callbacks.len(), 1, "{topic}: a callback is forgotten");
             assert!(callbacks.values().all(|secrets| secrets.len() == 1), "{topic}: a secret is forgotten");
         }
@@ -243,11 +272,8 @@ impl Listening {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Whether it had died before.
-    async fn kill(mut self) -> bool {
-        let has_died = self.has_died();
+    async fn kill(mut self) {
         self.child.kill().await.unwrap();
-        has_died
     }
 }
 
@@ -255,104 +281,193 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     assert!(happens_within(PATIENCE, || ready(condition())).await, "{what}");
 }
 
-#[tokio::test]
-async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions_and_comes_in_step() {
-    let hub = Hub::start().await;
-    let mut source = Published::start(Some(hub.url())).await;
-    let folder = tempfile::tempdir().unwrap();
-    let into = folder.path().join("copy");
-    std::fs::create_dir(&into).unwrap();
-    let mut machine = Machine::under(&into, seed());
-    let (url, address) = (source.url().to_owned(), free_address().to_string());
-    let listen = ["listen", &url, "--into", into.to_str().unwrap(), "--delete", "--listen", &address];
-    let topic = format!("{url}resync/changes/");
-    let mut offsets = 1..;
-    let (mut deaths, mut taken) = (0, 0);
-    // Later ones are in the middle of notifications.
-    let cuts = machine.numbers(90, deaths_wanted(CUTS / 2));
-    for &number in &cuts {
-        if machine.rng.u8(0..3) == 0 {
-            std::fs::remove_dir_all(&into).unwrap();
-            std::fs::create_dir(&into).unwrap();
-            machine.settle();
-            hub.verified.lock().unwrap().clear();
-        }
-        let mut listening = Listening::start(&machine, &listen, Some(number));
+/// A copy that listens to a Source, and what it took.
+struct Mirror {
+    hub: Hub,
+    source: Published,
+    folder: TempDir,
+    address: String,
+    offsets: RangeFrom<usize>,
+    taken: usize,
+}
+
+impl Mirror {
+    async fn start() -> Self {
+        let hub = Hub::start().await;
+        let source = Published::start(Some(hub.url())).await;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("copy")).unwrap();
+        Self { hub, source, folder, address: free_address().to_string(), offsets: 1.., taken: 0 }
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.path().join("copy")
+    }
+
+    fn begin_anew(&self, machine: &mut Machine) {
+        std::fs::remove_dir_all(self.copy()).unwrap();
+        std::fs::create_dir(self.copy()).unwrap();
+        machine.settle();
+        self.hub.forget();
+    }
+
+    fn listen(&self, machine: &Machine, sync: Option<u32>) -> Listening {
+        let into = self.copy();
+        let (url, into) = (self.source.url(), into.to_str().unwrap());
+        let listen = ["listen", url, "--into", into, "--delete", "--listen", &self.address];
+        Listening::start(machine, &listen, sync)
+    }
+
+    /// A life with some changes, at whose end it is killed if it has not died before this sync; how often it synced.
+    async fn live(&mut self, machine: &Machine, sync: Option<u32>) -> u32 {
+        let mut listening = self.listen(machine, sync);
+        let topic = format!("{}resync/changes/", self.source.url());
         let mut lives = listening.says("in step").await;
-        for _ in 0..3 {
-            source.change();
-            let body = source.change_notification();
-            if hub.is_taken(&topic, offsets.next().unwrap(), &body).await {
-                taken += 1;
+        if lives {
+            until("the hub hears of it", || self.hub.knows(&topic) || listening.has_died()).await;
+        }
+        for offset in self.offsets.by_ref().take(3) {
+            self.source.change();
+            let body = self.source.change_notification();
+            if self.hub.is_taken(&topic, offset, &body).await {
+                self.taken += usize::from(!machine.is_killing());
                 lives = lives && listening.says("in step").await;
             }
         }
-        deaths += usize::from(listening.kill().await);
+        listening.kill().await;
+        machine.syncs()
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_listens_and_loses_power_at_any_sync_keeps_its_subscriptions_and_comes_in_step() {
+    let mut mirror = Mirror::start().await;
+    let into = mirror.copy();
+    let mut machine = Machine::under(&into, seed());
+    let first_lives = [mirror.live(&machine, None).await, mirror.live(&machine, None).await];
+    let mut deaths = 0;
+    let cuts = cuts(&mut machine, first_lives, deaths_wanted(CUTS / 2));
+    for &(copies, number) in &cuts {
+        if copies == Copies::New {
+            mirror.begin_anew(&mut machine);
+        }
+        mirror.live(&machine, Some(number)).await;
+        deaths += usize::from(machine.is_killing());
         machine.lose_power();
-        source.assert_whole(&into);
-        let mut listening = Listening::start(&machine, &listen, None);
-        assert!(listening.says("listening on").await, "it starts again after {number}");
-        until("the copy comes in step", || files(&into) == source.files()).await;
+        mirror.source.assert_whole(&into);
+        let mut listening = mirror.listen(&machine, None);
+        assert!(listening.says("listening on").await, "it starts again after {number}, {copies:?}");
+        until("the copy comes in step", || files(&into) == mirror.source.files()).await;
         assert!(listening.says("subscribed to").await);
         listening.kill().await;
-        hub.assert_each_has_one();
+        mirror.hub.assert_each_has_one();
     }
-    println!("{deaths} deaths, {taken} notifications taken, {:?}", machine.loss);
-    assert!(deaths > 0 && taken > 0, "{deaths} deaths, {taken} taken");
+    let taken = mirror.taken;
+    println!("{deaths} deaths in {} lives, {taken} notifications taken, {:?}", cuts.len(), machine.loss);
+    assert!(deaths * 2 > cuts.len() && taken > 0, "{deaths} deaths of {}, {taken} taken", cuts.len());
+}
+
+/// A subscriber with its state: what it answered with a 2xx, and what it handed over.
+struct Subscribed {
+    hub: Hub,
+    topic: String,
+    folder: TempDir,
+    address: String,
+    offsets: RangeFrom<usize>,
+    taken: BTreeSet<String>,
+}
+
+impl Subscribed {
+    async fn start() -> Self {
+        let hub = Hub::start().await;
+        let links = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::clone(&links);
+        let topic = format!("http://{}/news", serve(move |_| ok(&shown.lock().unwrap(), b"news")).await);
+        *links.lock().unwrap() = format!("Link: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n", hub.url());
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["states", "handed"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let (address, taken) = (free_address().to_string(), BTreeSet::new());
+        Self { hub, topic, folder, address, offsets: 1.., taken }
+    }
+
+    fn states(&self) -> PathBuf {
+        self.folder.path().join("states")
+    }
+
+    /// Its state goes. By then everything in it was handed over.
+    fn begin_anew(&self, machine: &mut Machine) {
+        assert!(self.has_handed_over(), "what a state has is not lost by the trial");
+        // It may have died before it made one.
+        let _ = std::fs::remove_dir_all(self.states().join("new"));
+        machine.settle();
+        self.hub.forget();
+    }
+
+    fn listen(&self, machine: &Machine, sync: Option<u32>) -> Listening {
+        let handed = self.folder.path().join("handed");
+        // What is cut short by a death has no whole file, and what two lives write at once does not mix.
+        let exec = format!("new=$(mktemp {}/XXXXXX) && cat > $new && mv $new $new.whole", handed.display());
+        // Made by the program.
+        let state = self.states().join("new/state");
+        let (topic, state) = (self.topic.as_str(), state.to_str().unwrap());
+        let subscribe = ["subscribe", topic, "--state", state, "--exec", &exec, "--listen", &self.address];
+        Listening::start(machine, &subscribe, sync)
+    }
+
+    /// A life with some notifications, until they are handed over or it has died before this sync; how often it synced.
+    async fn live(&mut self, machine: &Machine, sync: Option<u32>) -> u32 {
+        let mut listening = self.listen(machine, sync);
+        if listening.says("subscribed to").await {
+            until("the hub hears of it", || self.hub.knows(&self.topic) || listening.has_died()).await;
+        }
+        for offset in self.offsets.by_ref().take(6) {
+            let body = format!("notification {offset}: {}", "long ".repeat(offset % 3 * 1500));
+            if self.hub.is_taken(&self.topic, offset, &body).await && !machine.is_killing() {
+                self.taken.insert(body);
+            }
+        }
+        until("what was taken is handed over", || listening.has_died() || self.has_handed_over()).await;
+        listening.kill().await;
+        machine.syncs()
+    }
+
+    /// Whether all was handed over that was taken, once at least.
+    fn has_handed_over(&self) -> bool {
+        let handed = self.folder.path().join("handed");
+        let files = std::fs::read_dir(handed).unwrap().map(|file| file.unwrap().path());
+        let whole = files.filter(|path| path.extension().is_some_and(|extension| extension == "whole"));
+        let bodies: BTreeSet<_> = whole.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        self.taken.is_subset(&bodies)
+    }
 }
 
 #[tokio::test]
 async fn no_notification_that_was_answered_with_2xx_is_forgotten_by_any_power_cut() {
-    let hub = Hub::start().await;
-    let links = Mutex::new(String::new());
-    let links = Arc::new(links);
-    let shown = Arc::clone(&links);
-    let topic = format!("http://{}/news", serve(move |_| ok(&shown.lock().unwrap(), b"news")).await);
-    *links.lock().unwrap() = format!("Link: <{}>; rel=\"hub\", <{topic}>; rel=\"self\"\r\n", hub.url());
-    let folder = tempfile::tempdir().unwrap();
-    let (states, handed) = (folder.path().join("states"), folder.path().join("handed"));
-    std::fs::create_dir(&states).unwrap();
-    std::fs::create_dir(&handed).unwrap();
-    // Made by the program.
-    let state = states.join("new/state");
-    let mut machine = Machine::under(&states, seed());
-    // What is cut short by a death has no whole file, and what two lives write at once does not mix.
-    let exec = format!("new=$(mktemp {}/XXXXXX) && cat > $new && mv $new $new.whole", handed.display());
-    let address = free_address().to_string();
-    let subscribe =
-        ["subscribe", &topic, "--state", state.to_str().unwrap(), "--exec", &exec, "--listen", &address];
-    let (mut offsets, mut deaths, mut taken) = (1.., 0, BTreeSet::new());
-    let cuts = machine.numbers(30, deaths_wanted(CUTS));
-    for &number in &cuts {
-        if machine.rng.u8(0..3) == 0 {
-            let _ = std::fs::remove_dir_all(states.join("new"));
-            machine.settle();
-            hub.verified.lock().unwrap().clear();
+    let mut subscribed = Subscribed::start().await;
+    let mut machine = Machine::under(&subscribed.states(), seed());
+    let first_lives = [subscribed.live(&machine, None).await, subscribed.live(&machine, None).await];
+    let mut deaths = 0;
+    let cuts = cuts(&mut machine, first_lives, deaths_wanted(CUTS));
+    for &(copies, number) in &cuts {
+        if copies == Copies::New {
+            subscribed.begin_anew(&mut machine);
         }
-        let mut listening = Listening::start(&machine, &subscribe, Some(number));
-        if listening.says("subscribed to").await {
-            until("the hub hears of it", || hub.knows(&topic) || listening.has_died()).await;
-        }
-        for offset in offsets.by_ref().take(6) {
-            let body = format!("notification {offset}: {}", "long ".repeat(offset % 3 * 1500));
-            if hub.is_taken(&topic, offset, &body).await {
-                taken.insert(body);
-            }
-        }
-        deaths += usize::from(listening.kill().await);
+        subscribed.live(&machine, Some(number)).await;
+        deaths += usize::from(machine.is_killing());
         machine.lose_power();
-        let mut listening = Listening::start(&machine, &subscribe, None);
-        assert!(listening.says("subscribed to").await, "it starts again after {number}");
-        until("what was taken is handed over", || {
-            let files = std::fs::read_dir(&handed).unwrap().map(|file| file.unwrap().path());
-            let whole = files.filter(|path| path.extension().is_some_and(|extension| extension == "whole"));
-            let bodies: BTreeSet<_> = whole.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-            taken.is_subset(&bodies)
-        })
-        .await;
+        let mut listening = subscribed.listen(&machine, None);
+        assert!(listening.says("subscribed to").await, "it starts again after {number}, {copies:?}");
+        until("what was taken is handed over", || subscribed.has_handed_over()).await;
         listening.kill().await;
-        hub.assert_each_has_one();
+        subscribed.hub.assert_each_has_one();
     }
-    println!("{deaths} deaths, {} notifications taken, {:?}", taken.len(), machine.loss);
-    assert!(deaths > 0 && taken.len() > cuts.len(), "{deaths} deaths, {} taken", taken.len());
+    let taken = subscribed.taken.len();
+    println!("{deaths} deaths in {} lives, {taken} notifications taken, {:?}", cuts.len(), machine.loss);
+    assert!(
+        deaths * 2 > cuts.len() && taken > cuts.len(),
+        "{deaths} deaths of {}, {taken} taken",
+        cuts.len()
+    );
 }

@@ -10,6 +10,8 @@ pub mod form;
 pub mod head;
 pub mod link_header;
 pub mod lint;
+pub mod moment;
 pub mod signature;
 pub mod time_map;
 pub mod verification;
+pub mod version_path;

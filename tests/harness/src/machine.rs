@@ -44,6 +44,15 @@ impl Machine {
         u32::try_from(self.disk.taken().len()).expect("there are less")
     }
 
+    /// Whether the program dies by the sync that it was given, or has died by it. What it still answers from then on, no machine without
+    /// power could have answered.
+    ///
+    /// # Panics
+    /// When files cannot be read.
+    pub fn is_killing(&self) -> bool {
+        self.disk.is_killing()
+    }
+
     /// The power is cut, once no program lives on the machine any more.
     pub fn lose_power(&mut self) {
         self.loss += self.disk.cut_power(&mut self.rng);

@@ -22,12 +22,7 @@ impl Owner {
     /// Does so until delivery stops.
     pub(in crate::delivery) fn follow_accepted(&self) {
         let (owner, accepted) = (self.clone(), self.0.store.watch_accepted());
-        self.0.background.spawn(async move {
-            tokio::select! {
-                () = owner.take_up_accepted(accepted) => {}
-                () = owner.0.background.stopped() => {}
-            }
-        });
+        self.0.background.spawn_until_stopped(async move { owner.take_up_accepted(accepted).await });
     }
 
     /// Does so until nothing comes any more. Where it cannot be read, all that waits in its shard is read until that has succeeded.

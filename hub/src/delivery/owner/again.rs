@@ -1,7 +1,5 @@
 //! Shards that their workers give up because something that has happened may never be told: they are taken over again, and so read again.
 
-use std::pin::pin;
-
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -13,16 +11,8 @@ impl Owner {
     /// Takes over again what is given up, until delivery stops.
     pub(super) fn take_again(&self, mut given_up: mpsc::UnboundedReceiver<GivenUp>) {
         let owner = self.clone();
-        self.0.background.spawn(async move {
-            let mut stopped = pin!(owner.0.background.stopped());
-            loop {
-                let (shard, how) = tokio::select! {
-                    given_up = given_up.recv() => match given_up {
-                        Some(given_up) => given_up,
-                        None => return,
-                    },
-                    () = &mut stopped => return,
-                };
+        self.0.background.spawn_until_stopped(async move {
+            while let Some((shard, how)) = given_up.recv().await {
                 let again = owner.clone();
                 owner.0.background.spawn(async move {
                     // Where somebody else has taken it over, or its worker has ended, it is not this hub's any more.

@@ -32,18 +32,23 @@ impl Background {
         tasks.spawn_on(work, &runtime);
     }
 
+    /// Does this beside everything else, and ends it when delivery stops.
+    pub(super) fn spawn_until_stopped(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stopped(stop) => {}
+            }
+        });
+    }
+
     /// Waits for so long. Returns whether that was not ended by a stop.
     pub(super) async fn pause(&self, pause: Duration) -> bool {
         tokio::select! {
             () = sleep(pause) => true,
-            () = self.stopped() => false,
+            () = stopped(self.stop.clone()) => false,
         }
-    }
-
-    /// Returns when delivery stops.
-    pub(super) async fn stopped(&self) {
-        // Also when whoever started delivery is gone without a word.
-        let _ = self.stop.clone().wait_for(|stop| *stop).await;
     }
 
     /// Waits until nothing goes on any more. Delivery has to be stopping.
@@ -61,4 +66,10 @@ impl Background {
         // What it guards is complete between any two statements.
         lock(&self.tasks)
     }
+}
+
+/// Returns when delivery stops.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // Also when whoever started delivery is gone without a word.
+    let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,7 +1,5 @@
 //! Carries out what other hubs order from the owners of this one's shards.
 
-use std::pin::pin;
-
 use tracing::warn;
 
 use super::Owner;
@@ -13,27 +11,21 @@ impl Owner {
     /// Carries out the orders for this hub's shards until delivery stops.
     pub(in crate::delivery) fn follow_orders(&self) {
         let (owner, mut events) = (self.clone(), self.0.store.watch_orders());
-        self.0.background.spawn(async move {
-            let mut stopped = pin!(owner.0.background.stopped());
-            loop {
-                let event = tokio::select! {
-                    event = events.recv() => event,
-                    () = &mut stopped => return,
-                };
+        self.0.background.spawn_until_stopped(async move {
+            while let Some(event) = events.recv().await {
                 match event {
-                    Some(OrderEvent::Given(shards)) => {
+                    OrderEvent::Given(shards) => {
                         for shard in shards {
                             owner.look_for_orders(shard);
                         }
                     }
                     // Those that were given unseen.
-                    Some(OrderEvent::Resync) => {
+                    OrderEvent::Resync => {
                         for shard in owner.0.store.all_shards() {
                             owner.look_for_orders(shard);
                         }
                     }
-                    Some(OrderEvent::Answered(_)) => {}
-                    None => return,
+                    OrderEvent::Answered(_) => {}
                 }
             }
         });

@@ -74,6 +74,15 @@ async fn assert_released(store: &Arc<dyn Store>, shard: Shard) {
     assert!(matches!(again, Err(StoreError::Fenced)), "it is released: {again:?}");
 }
 
+/// The next owner goes on behind the first notification. It stops then.
+async fn assert_goes_on(store: &Arc<dyn Store>, shard: Shard, subscriber: &mut Subscriber, next: Delivery) {
+    next.owner().take(shard).await.unwrap();
+    append(store).await;
+    assert_eq!(subscriber.notified().await, 2, "the first is not repeated");
+    subscriber.answer(1);
+    next.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_is_let_go_leaves_its_progress_to_the_next_owner_which_repeats_nothing() {
     let Scene { folder: _folder, store, mut subscriber, shard, .. } =
@@ -250,11 +259,7 @@ async fn a_shard_that_is_let_go_while_its_hub_stops_is_saved_and_released_too() 
     assert_eq!(join!(letting_go, stopping).0, Ok(LetGo::Saved));
     assert_released(&store, shard).await;
 
-    second.owner().take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 2, "the first is not repeated");
-    subscriber.answer(1);
-    second.stop().await;
+    assert_goes_on(&store, shard, &mut subscriber, second).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,7 +72,7 @@ impl Place {
     }
 
     pub(super) fn is_in_folder(&self) -> bool {
-        matches!(self.store, store::Place::Folder { .. })
+        self.store.is_folder()
     }
 
     /// The data folder: files are beside the store there, and a store of an embedded engine itself.

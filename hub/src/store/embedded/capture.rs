@@ -1,6 +1,8 @@
 //! What is committed while somebody copies the store.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use resync_common::locks::lock;
 
 use super::engine::{Batch, Change};
 use crate::store::BackupError;
@@ -24,7 +26,7 @@ struct Waiting {
 impl Capture {
     /// Takes a whole commit in.
     pub(super) fn take(&self, batch: &Batch) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.0);
         if waiting.bytes > MOST {
             // The copy is lost already; it hears so when it looks next.
             waiting.parts.clear();
@@ -48,7 +50,7 @@ impl Capture {
 
     /// Everything that has waited: whole commits, in their order.
     pub(super) fn drain(&self) -> Result<Vec<Changes>, BackupError> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.0);
         if waiting.bytes > MOST {
             return Err(BackupError::TooSlow(waiting.bytes));
         }

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::{Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, PersistMode};
+use resync_common::locks;
 
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::journals;
@@ -79,7 +80,7 @@ impl Fjall {
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
-        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = locks::read(&self.opened);
         opened.clone().ok_or_else(|| StoreError::Read("it is being opened anew after a failed write".into()))
     }
 }
@@ -138,7 +139,7 @@ impl Engine for Fjall {
     }
 
     fn recover(&self) -> Result<()> {
-        let mut opened = self.opened.write().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locks::write(&self.opened);
         // The old one has to let go of its files first. A reader that still holds it makes the new one fail for now.
         *opened = None;
         *opened = Some(Arc::new(Opened::open(&self.directory)?));

@@ -290,8 +290,6 @@ fn prepare_encryption(engine: &dyn Engine, keys: &Keyring) -> Result<()> {
 
 /// A store that was encrypted once is not opened for writing secrets as they are.
 fn widen(encryption: &Encryption, keys: &Keyring) -> Result<Encryption> {
-    match encryption.missing(keys).as_slice() {
-        [] => Ok(encryption.widened(keys)),
-        missing => Err(StoreError::SecretsKey { missing: missing.to_vec() }),
-    }
+    encryption.require(keys)?;
+    Ok(encryption.widened(keys))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::{Duration, Instant};
 
+use resync_common::locks::{lock, read, write};
 use resync_core::lock::FileLock;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use tokio::sync::{mpsc, watch};
@@ -89,17 +90,17 @@ impl Shared {
     }
 
     pub(super) fn topics(&self) -> RwLockReadGuard<'_, Topics> {
-        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.topics)
     }
 
     /// The keys of secrets, as they are now.
     pub(super) fn keys(&self) -> Keyring {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.keys).clone()
     }
 
     /// From now on secrets are written with the first of these keys.
     pub(super) fn set_keys(&self, keys: Keyring) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        *write(&self.keys) = keys;
     }
 
     pub(super) fn watch(&self) -> mpsc::UnboundedReceiver<StoreEvent> {
@@ -122,12 +123,12 @@ impl Shared {
 
     /// Nothing is committed while this is held, for as long as a few records take to be read.
     pub(super) fn still(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.gate)
     }
 
     /// Makes the batch durable; only then memory follows and the events are told.
     pub(super) fn commit(&self, batch: &Batch, staged: &mut Staged, commands: usize) -> Result<()> {
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _gate = write(&self.gate);
         if !batch.is_empty() {
             let began = Instant::now();
             *lock(&self.commit_began) = Some(began);
@@ -145,7 +146,7 @@ impl Shared {
     /// After a commit that failed: the engine goes back to what the disk holds. If that is the whole of the commit after all,
     /// memory follows it. Succeeds only once a write has succeeded; tells whether the commit is in force.
     pub(super) fn recover(&self, batch: &Batch, staged: &mut Staged) -> Result<bool> {
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _gate = write(&self.gate);
         self.engine.recover()?;
         // An engine writes a batch as a whole. Where every record is as the batch would have left it, that is its state.
         let in_force = self.holds(batch)?;
@@ -184,7 +185,7 @@ impl Shared {
     }
 
     fn follow(&self, staged: &mut Staged) {
-        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = write(&self.topics);
         for (id, state) in staged.topics.drain() {
             match state {
                 Some(state) => topics.put(state),
@@ -455,9 +456,4 @@ impl Shared {
         let paused = self.paused()?;
         Ok(ShardState { slots, topics, watermarks, laggards, paused })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What they guard is complete between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

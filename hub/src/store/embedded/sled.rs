@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use resync_common::locks;
 
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use crate::store::{Result, StoreError};
@@ -65,12 +66,12 @@ impl Sled {
     }
 
     fn opened(&self) -> std::result::Result<Arc<Opened>, String> {
-        let opened = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+        let opened = locks::read(&self.opened);
         opened.clone().ok_or_else(|| "an earlier write failed".to_owned())
     }
 
     fn close(&self) {
-        let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
+        let opened = locks::write(&self.opened).take();
         drop(opened);
     }
 }
@@ -179,7 +180,7 @@ impl Engine for Sled {
     fn recover(&self) -> Result<()> {
         self.close();
         let opened = unless_it_panics(StoreError::Write, || Opened::open(&self.directory))?;
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
+        *locks::write(&self.opened) = Some(Arc::new(opened));
         Ok(())
     }
 

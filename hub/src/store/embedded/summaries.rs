@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+
+use resync_common::locks::lock;
 
 use super::accounts::{self, Accounts, Counted, SubscriptionChange};
 use super::engine::{Batch, Engine, Keys, Space};
@@ -69,7 +71,7 @@ impl Summaries {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Shard, Vec<SubscriptionSummary>>> {
         // What it guards is complete between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -74,16 +74,29 @@ fields!(TopicId { 0 });
 
 macro_rules! tags {
     ($of:ident: $what:literal { $($variant:ident = $tag:literal),+ }) => {
+        impl $of {
+            /// The number by which it is stored.
+            pub(in crate::store) fn tag(self) -> u8 {
+                match self { $(Self::$variant => $tag),+ }
+            }
+
+            /// The one that is stored by this number.
+            pub(in crate::store) fn of_tag(tag: u8) -> Option<Self> {
+                match tag {
+                    $($tag => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
         impl Fields for $of {
             fn encode(&self, out: &mut Encoder) {
-                out.byte(match self { $(Self::$variant => $tag),+ });
+                out.byte(self.tag());
             }
 
             fn decode(fields: &mut Decoder) -> Decoded<Self> {
-                match fields.byte()? {
-                    $($tag => Ok(Self::$variant),)+
-                    other => Err(format!("{} {other} is unknown", $what)),
-                }
+                let tag = fields.byte()?;
+                Self::of_tag(tag).ok_or_else(|| format!("{} {tag} is unknown", $what))
             }
         }
     };

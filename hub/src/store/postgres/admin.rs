@@ -138,10 +138,7 @@ impl PostgresStore {
     async fn widen(&self, keys: &Keyring) -> Result<(Encryption, Encryption)> {
         loop {
             let before = self.encryption().await?;
-            let missing = before.missing(keys);
-            if !missing.is_empty() {
-                return Err(StoreError::SecretsKey { missing });
-            }
+            before.require(keys)?;
             self.check_others(keys).await?;
             let widened = before.widened(keys);
             // Another hub may change it at the same time.

@@ -56,10 +56,7 @@ pub(super) async fn stand_still(session: &Session) -> Result<()> {
 
 /// Makes sure that this version can read the store, and every secret with these keys.
 pub(super) async fn require(session: &Session, keys: &Keyring) -> Result<()> {
-    match schema::look(session).await?.encryption.missing(keys) {
-        missing if missing.is_empty() => Ok(()),
-        missing => Err(StoreError::SecretsKey { missing }),
-    }
+    schema::look(session).await?.encryption.require(keys)
 }
 
 /// Runs statements that give nothing.

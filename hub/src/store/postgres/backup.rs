@@ -28,10 +28,6 @@ const AT_ONCE: usize = 512 * 1024;
 /// … while so many wait: whoever takes the backup may be slow, and the database waits for it.
 const WAITING: usize = 4;
 
-const DOCUMENTS: &str =
-    "SELECT d.kind, d.content FROM hub.document d WHERE d.content IS NOT NULL ORDER BY d.kind";
-const LINES: &str = "SELECT a.line FROM hub.audit a ORDER BY a.id";
-
 /// Writes a backup of the store, and of the files `beside` it that exist. Hubs may be using it. Secrets are in it under the first of these
 /// keys.
 ///
@@ -82,15 +78,12 @@ async fn copy(config: &DatabaseConfig, keys: &Keyring, parts: SyncSender<Part>) 
 /// What the embedded store has in files beside it.
 async fn beside_it(session: &Session, keys: &Keyring) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut all = Vec::new();
-    for row in ask(session, DOCUMENTS).await? {
+    for row in ask(session, documents::WRITTEN).await? {
         let fields = Fields::of("documents", &row);
-        let kind: i16 = fields.get("kind")?;
-        let Some(of) = documents::ALL.into_iter().find(|of| documents::number(*of) == kind) else { continue };
+        let Some(of) = documents::of_number(fields.get("kind")?) else { continue };
         all.push((documents::name(of), documents::open(keys, of, fields.get("content")?)?));
     }
-    let rows = ask(session, LINES).await?;
-    let lines = rows.iter().map(|row| Fields::of("audit", row).bytes("line"));
-    let log = lines.collect::<Result<Vec<_>>>()?.concat();
+    let log = documents::log_of(&ask(session, documents::LINES).await?)?;
     if !log.is_empty() {
         all.push((documents::LOG, log));
     }

@@ -36,7 +36,7 @@ pub(super) struct Name {
 
 impl Post {
     pub(super) fn new(new: NewNotification, remember: Duration) -> Self {
-        let head = head_of(&LogRecord {
+        let head = head_of(LogRecord {
             kind: new.kind,
             received_at: new.received_at,
             content_type: new.content_type.clone(),

@@ -70,8 +70,6 @@ const COUNTS: &str = "SELECT \
     EXISTS (SELECT FROM (SELECT sum(y.subscriptions) AS subscriptions, sum(y.topics) AS topics, sum(y.hosts) AS hosts FROM hub.tally y) a \
         WHERE a.subscriptions <> (SELECT count(*) FROM hub.subscription) OR a.topics <> (SELECT count(*) FROM hub.topic) \
             OR a.hosts <> (SELECT count(*) FROM hub.host)) AS sums";
-const DOCUMENTS: &str =
-    "SELECT d.kind, d.content FROM hub.document d WHERE d.content IS NOT NULL ORDER BY d.kind";
 
 /// Checks the store, which hubs may be using: as of one moment. Nothing is changed.
 ///
@@ -191,10 +189,8 @@ impl Inspection {
     }
 
     async fn documents(&mut self, session: &Session, keys: &Keyring) -> Result<()> {
-        self.each(session, DOCUMENTS, |found, row| {
-            let kind: i16 = row.get("kind")?;
-            let of = documents::ALL.into_iter().find(|of| documents::number(*of) == kind);
-            if let Some(of) = of
+        self.each(session, documents::WRITTEN, |found, row| {
+            if let Some(of) = documents::of_number(row.get("kind")?)
                 && let Err(error) = documents::open(keys, of, row.get("content")?)
             {
                 found.faults.push(format!("{}: {error}", documents::name(of)));
@@ -220,7 +216,7 @@ impl Inspection {
         .await?;
         self.each(session, READ_AHEAD, |found, row| {
             let furthest = Offset(row.number("furthest")?);
-            found.note(&Fault::ReadAhead(Box::new(snapshot::topic_state(row)?), furthest));
+            found.note(&Fault::ReadAhead(Box::new(row.topic_state()?), furthest));
             Ok(())
         })
         .await?;

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use resync_common::locks::lock;
 use resync_core::websub::Secret;
+use tokio_postgres::Row;
 
 use super::rows::Fields;
 use super::secrets::Row as Secrets;
@@ -16,6 +17,12 @@ pub(super) const ALL: [Document; 4] =
     [Document::PublisherTokens, Document::TokenUses, Document::TicketKey, Document::PageAddresses];
 /// What the log of commands is called where it is a file.
 pub(super) const LOG: &str = BESIDE[4];
+
+/// Those that were written, each with its content as it is kept.
+pub(super) const WRITTEN: &str =
+    "SELECT d.kind, d.content FROM hub.document d WHERE d.content IS NOT NULL ORDER BY d.kind";
+/// The lines of the log of commands, for [`log_of`].
+pub(super) const LINES: &str = "SELECT a.line FROM hub.audit a ORDER BY a.id";
 
 /// The documents, each as it was read or written last.
 #[derive(Default)]
@@ -60,6 +67,11 @@ pub(super) fn number(of: Document) -> i16 {
     }
 }
 
+/// The document with this number. A later version of the hub may have more of them.
+pub(super) fn of_number(kind: i16) -> Option<Document> {
+    ALL.into_iter().find(|of| number(*of) == kind)
+}
+
 /// What it is called where it is a file.
 pub(super) fn name(of: Document) -> &'static str {
     BESIDE[index(of)]
@@ -91,10 +103,15 @@ fn damaged(of: Document, reason: &dyn fmt::Display) -> StoreError {
     StoreError::Damaged { space: "documents", reason: format!("{}: {reason}", name(of)) }
 }
 
-/// What was read: the columns `kind, version, content`. A later version of the hub may have more of them.
+/// The log of commands, of its lines.
+pub(super) fn log_of(lines: &[Row]) -> Result<Vec<u8>> {
+    let lines = lines.iter().map(|row| Fields::of("audit", row).bytes("line"));
+    Ok(lines.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// What was read: the columns `kind, version, content`.
 fn read(keys: &Keyring, fields: Fields<'_>) -> Result<Option<(Document, Known)>> {
-    let kind: i16 = fields.get("kind")?;
-    let Some(of) = ALL.into_iter().find(|of| number(*of) == kind) else { return Ok(None) };
+    let Some(of) = of_number(fields.get("kind")?) else { return Ok(None) };
     let kept: &[u8] = fields.get("content")?;
     let content = open(keys, of, kept).map(Some).map_err(|error| error.to_string());
     Ok(Some((of, Known { version: fields.get("version")?, content })))
@@ -150,8 +167,8 @@ impl Documents {
     }
 
     /// This is what it is in this version, unless a newer one is known.
-    pub(super) fn put(&self, of: Document, version: i64, content: Result<Option<Vec<u8>>>) {
-        self.put_known(of, version, content.map_err(|error| error.to_string()));
+    pub(super) fn put(&self, of: Document, version: i64, content: Option<Vec<u8>>) {
+        self.put_known(of, version, Ok(content));
     }
 
     fn put_known(&self, of: Document, version: i64, content: Content) {
@@ -182,14 +199,14 @@ mod tests {
             let kept = seal(&keys, of, b"a text").unwrap();
             assert_eq!(kept.windows(6).any(|part| part == b"a text"), of != Document::TicketKey);
             assert_eq!(open(&keys, of, &kept).unwrap(), b"a text");
-            documents.put(of, 2, Ok(Some(kept)));
-            documents.put(of, 1, Ok(None));
+            documents.put(of, 2, Some(kept));
+            documents.put(of, 1, None);
             assert!(documents.version(of) == 2 && documents.content(of).unwrap().is_some());
         }
         assert_eq!(documents.versions(), [2; 4]);
         assert!(open(&Keyring::none(), Document::TicketKey, b"\x02").is_err());
         let changes = documents.changes();
-        documents.put(Document::PublisherTokens, 3, Ok(None));
+        documents.put(Document::PublisherTokens, 3, None);
         assert!(!documents.replace(changes, &keys, std::iter::empty()).unwrap(), "one was changed meanwhile");
         assert_eq!(documents.versions(), [3, 2, 2, 2]);
         assert!(documents.replace(documents.changes(), &keys, std::iter::empty()).unwrap());

@@ -20,11 +20,11 @@ use tokio_postgres::types::ToSql;
 use super::events::{Happened, Position};
 use super::hints::{self, CHANNEL};
 use super::line::{DEADLINE, Line, Open};
-use super::registry;
 use super::rows::{Fields, big, shard_number, the_only};
 use super::seen::Seen;
 use super::session::{Failure, words_of};
 use super::shared::Shared;
+use super::{registry, subscriptions};
 use crate::store::{
     Accepted, ContentKind, DenialId, Offset, OrderEvent, OrderId, PingId, RequestId, Result, Shard,
     StoreError, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
@@ -266,17 +266,9 @@ async fn hinted(open: Option<&Open>) {
 }
 
 fn subscribed(fields: Fields<'_>) -> Result<(Place, Subscribed)> {
-    let id = SubscriptionId(fields.number("id")?);
-    let topic = TopicId(fields.number("topic")?);
-    let slot = SubscriptionSummary {
-        id,
-        topic,
-        origin: fields.text("origin")?.into(),
-        start: Offset(fields.number("start")?),
-        lease_end: fields.moment("lease_end")?,
-        address: fields.address("address")?,
-    };
-    Ok(((Shard(fields.small("shard")?), topic, id), (slot, fields.topic_url("url")?)))
+    let slot = subscriptions::summary(fields)?;
+    let place = (Shard(fields.small("shard")?), slot.topic, slot.id);
+    Ok((place, (slot, fields.topic_url("url")?)))
 }
 
 /// How many events these rows tell of.

@@ -206,9 +206,11 @@ impl<'a> Filling<'a> {
                 if is_leap(&record) {
                     continue;
                 }
-                match &record.body {
-                    Body::Here(body) => table.add_notification(id, place, &record, body).await?,
-                    _ => table.add_lost(id, place, next).await?,
+                if let Body::Here(body) = &record.body {
+                    let body = body.to_vec();
+                    table.add_notification(id, place, record, body).await?;
+                } else {
+                    table.add_lost(id, place, next).await?;
                 }
             }
             table.add_lost(state.topic.id, next, state.topic.head.next()).await?;

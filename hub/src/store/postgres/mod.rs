@@ -139,10 +139,8 @@ async fn found(server: &Server, config: &DatabaseConfig, keys: &Keyring) -> Resu
     let session = server.connect().await.map_err(StoreError::Away)?;
     durability::check(session.state(), config.durability)?;
     let foundation = schema::prepare(&session, keys).await?;
-    match foundation.encryption.missing(keys) {
-        missing if missing.is_empty() => Ok(foundation),
-        missing => Err(StoreError::SecretsKey { missing }),
-    }
+    foundation.encryption.require(keys)?;
+    Ok(foundation)
 }
 
 impl PostgresStore {

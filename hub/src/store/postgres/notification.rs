@@ -9,8 +9,8 @@ use crate::store::encoding::layout::{Body, Empty, LogRecord};
 use crate::store::{Keyring, Notification, Offset, Result, StoreError, TopicId};
 
 /// All of the record but its body. It is bound to no place, which the database gives it later.
-pub(super) fn head_of(record: &LogRecord) -> Vec<u8> {
-    let head = LogRecord { body: Body::Here(Bytes::new()), ..record.clone() };
+pub(super) fn head_of(record: LogRecord) -> Vec<u8> {
+    let head = LogRecord { body: Body::Here(Bytes::new()), ..record };
     codec::seal(&Keyring::none(), &[], &head)
 }
 

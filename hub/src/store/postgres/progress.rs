@@ -146,16 +146,14 @@ impl Progress for PostgresStore {
     }
 
     async fn claim(&self, shard: Shard) -> Result<Epoch> {
-        let (shared, token) = (Arc::clone(&self.shared), self.command_token.clone());
+        let shared = Arc::clone(&self.shared);
         let work = async move {
             let line = shared.saver(shard).await;
             // Only now: while others were before it, the database may have become another one.
             let parameters = params![shared.node, shard_number(shard), shared.word.is_steady()];
-            let claimed = shared.save_by(&line, CLAIM, &parameters).await;
-            drop((line, token));
-            claimed
+            shared.save_by(&line, CLAIM, &parameters).await
         };
-        let rows = self.runtime.run(work).await?;
+        let rows = self.see_through(work).await?;
         let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
         epoch.map(Epoch).ok_or(StoreError::Owned)
     }
@@ -251,13 +249,8 @@ impl Progress for PostgresStore {
 impl PostgresStore {
     /// Saves something of a shard. Also where nobody waits for it any more.
     async fn save(&self, shard: Shard, statement: &'static str, parameters: Vec<Param>) -> Result<Vec<Row>> {
-        let (shared, token) = (Arc::clone(&self.shared), self.command_token.clone());
-        let work = async move {
-            let saved = shared.save(shard, statement, &parameters).await;
-            drop(token);
-            saved
-        };
-        self.runtime.run(work).await
+        let shared = Arc::clone(&self.shared);
+        self.see_through(async move { shared.save(shard, statement, &parameters).await }).await
     }
 
     /// Forgets more of the skips that are owed again, but what was given up again since.

@@ -34,7 +34,6 @@ const BEGIN_CHANGE: &str = "SELECT version, content FROM hub.begin_change_1($1, 
 const END_CHANGE: &str = "SELECT hub.end_change_1($1, $2, $3, $4, $5, $6, $7) AS version";
 const APPEND: &str = "SELECT hub.append_audit_1($1, $2, $3, $4)";
 const SHORTEN: &str = "SELECT hub.shorten_audit_1($1, $2, $3)";
-const LINES: &str = "SELECT a.line FROM hub.audit a ORDER BY a.id";
 
 /// Them in a database.
 #[derive(Debug)]
@@ -141,11 +140,7 @@ impl Registry for InDatabase {
 
     fn read_log(&self) -> io::Result<Vec<u8>> {
         let shared = Arc::clone(&self.shared);
-        self.wait(async move {
-            let rows = shared.read(LINES, &[]).await?;
-            let lines = rows.iter().map(|row| Fields::of("audit", row).bytes("line"));
-            Ok(lines.collect::<Result<Vec<_>>>()?.concat())
-        })
+        self.wait(async move { documents::log_of(&shared.read(documents::LINES, &[]).await?) })
     }
 }
 
@@ -189,7 +184,7 @@ async fn let_go(
     drop(sealing);
     let fields = Fields::of("documents", the_only(&rows)?);
     match (fields.get::<Option<i64>>("version")?, written) {
-        (Some(version), Some(written)) => shared.documents.put(of, version, Ok(Some(written))),
+        (Some(version), Some(written)) => shared.documents.put(of, version, Some(written)),
         (Some(_), None) => {}
         (None, _) => {
             return Err(StoreError::Write("it took so long that somebody else has changed it".to_owned()));

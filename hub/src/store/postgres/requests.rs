@@ -24,13 +24,14 @@ macro_rules! requests {
     ($rest:literal) => {
         concat!(
             "SELECT r.id, r.pair, r.topic, r.callback, r.client, r.subscribes, r.lease, r.secret, r.verify_token, r.received_at \
-             FROM hub.request r WHERE ",
+             FROM hub.request r ",
             $rest
         )
     };
 }
-const REQUEST: &str = requests!("r.id = $1");
-const REQUESTS: &str = requests!("r.shard = ANY ($1) ORDER BY r.id");
+pub(super) use requests;
+const REQUEST: &str = requests!("WHERE r.id = $1");
+const REQUESTS: &str = requests!("WHERE r.shard = ANY ($1) ORDER BY r.id");
 const REQUEST_IDS: &str = "SELECT r.shard, r.id FROM hub.request r WHERE r.shard = ANY ($1) ORDER BY r.id";
 
 macro_rules! denials {

@@ -290,17 +290,7 @@ impl Logs {
 
 impl Known {
     fn of(fields: Fields<'_>) -> Result<Self> {
-        let payer = if fields.flag("for_publishers")? {
-            Payer::Publishers
-        } else {
-            Payer::Strangers(fields.address("network")?)
-        };
-        let state = TopicState {
-            topic: fields.topic()?,
-            bytes: fields.number("bytes")?,
-            oldest: fields.maybe_moment("oldest")?,
-            payer,
-        };
+        let state = fields.topic_state()?;
         let (is_subscribed, founder) = (fields.number("subscriptions")? > 0, fields.address("founder")?);
         Ok(Self { state, is_subscribed, founder, front: VecDeque::new(), is_whole: false })
     }

@@ -10,7 +10,8 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Column, Row};
 
 use crate::store::encoding::fields::{since_1970, time};
-use crate::store::{FailureClass, Offset, Result, Shard, StoreError, Topic, TopicId};
+use crate::store::encoding::layout::TopicState;
+use crate::store::{FailureClass, Offset, Payer, Result, Shard, StoreError, Topic, TopicId};
 
 /// A parameter of a statement.
 pub(super) type Param = Box<dyn ToSql + Sync + Send>;
@@ -127,6 +128,17 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// The record of a topic: also the columns `bytes, oldest, for_publishers, network`.
+    pub(super) fn topic_state(self) -> Result<TopicState> {
+        let payer = if self.flag("for_publishers")? {
+            Payer::Publishers
+        } else {
+            Payer::Strangers(self.address("network")?)
+        };
+        let (bytes, oldest) = (self.number("bytes")?, self.maybe_moment("oldest")?);
+        Ok(TopicState { topic: self.topic()?, bytes, oldest, payer })
+    }
+
     pub(super) fn class(self, column: &str) -> Result<FailureClass> {
         class_of(self.small(column)?).ok_or_else(|| self.damaged(column, "this class of failure is unknown"))
     }
@@ -183,24 +195,11 @@ pub(super) fn random_id() -> i64 {
 }
 
 pub(super) fn class_tag(class: FailureClass) -> i16 {
-    match class {
-        FailureClass::NotFailed => 0,
-        FailureClass::Refused => 1,
-        FailureClass::Trouble => 2,
-        FailureClass::Gone => 3,
-        FailureClass::Unsent => 4,
-    }
+    class.tag().into()
 }
 
 fn class_of(tag: i16) -> Option<FailureClass> {
-    Some(match tag {
-        0 => FailureClass::NotFailed,
-        1 => FailureClass::Refused,
-        2 => FailureClass::Trouble,
-        3 => FailureClass::Gone,
-        4 => FailureClass::Unsent,
-        _ => return None,
-    })
+    u8::try_from(tag).ok().and_then(FailureClass::of_tag)
 }
 
 /// A moment to the nanosecond, in twelve bytes that compare like it.

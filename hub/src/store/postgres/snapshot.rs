@@ -18,9 +18,7 @@ use crate::store::encoding::layout::{
     Address, Body, Counters, Encryption, Expiry, Floor, Foundation, IdempotencyRecord, LogRecord, Part,
     PausedTopic, StoredValidators, TopicState, TopicWatermark,
 };
-use crate::store::{
-    ContentKind, Epoch, Keyring, Offset, Payer, Result, Shard, SubscriptionId, Topic, TopicId,
-};
+use crate::store::{ContentKind, Epoch, Keyring, Offset, Result, Shard, SubscriptionId, Topic, TopicId};
 
 /// Who takes what is read.
 pub(super) trait Sink {
@@ -58,10 +56,8 @@ const LOGS: &str = "SELECT t.id, t.url, t.first, t.head, t.latest, t.posted, t.b
 /// The indexes have this order: only what is within a topic is sorted, and the first rows come at once.
 const IN_ORDER: &str =
     "SET LOCAL enable_hashjoin = off; SET LOCAL enable_nestloop = off; SET LOCAL enable_sort = off";
-const REQUESTS: &str = "SELECT r.id, r.pair, r.topic, r.callback, r.client, r.subscribes, r.lease, r.secret, r.verify_token, r.received_at \
-    FROM hub.request r";
-const SUBSCRIPTIONS: &str = "SELECT s.shard, s.topic, s.id, s.pair, s.callback, s.topic_url, s.secret, s.start, s.lease_us, s.lease_end, \
-    s.address, s.client, s.created_at, s.verified_at FROM hub.subscription s";
+const REQUESTS: &str = requests::requests!("");
+const SUBSCRIPTIONS: &str = subscriptions::subscriptions!("");
 const PAIRS: &str = "SELECT p.pair, p.shard, p.topic, p.id FROM hub.pair p";
 const PINGS: &str = "SELECT p.id, p.topic, p.trace, p.client, p.is_trusted FROM hub.ping p";
 const WATERMARKS: &str = "SELECT w.shard, w.topic, w.done, w.target, w.through FROM hub.watermark w";
@@ -176,7 +172,7 @@ async fn logs(session: &Session, sink: &mut impl Sink) -> Result<()> {
             if let Some(run) = run.take() {
                 run.end(sink)?;
             }
-            run = Some(Run::begin(topic_state(fields)?));
+            run = Some(Run::begin(fields.topic_state()?));
         }
         match (&mut run, fields.maybe_number("place")?) {
             (Some(run), Some(place)) => run.add(Offset(place), fields, sink),
@@ -185,16 +181,6 @@ async fn logs(session: &Session, sink: &mut impl Sink) -> Result<()> {
     })
     .await?;
     run.map_or(Ok(()), |run| run.end(sink))
-}
-
-pub(super) fn topic_state(fields: Fields<'_>) -> Result<TopicState> {
-    let payer = if fields.flag("for_publishers")? {
-        Payer::Publishers
-    } else {
-        Payer::Strangers(fields.address("network")?)
-    };
-    let (bytes, oldest) = (fields.number("bytes")?, fields.maybe_moment("oldest")?);
-    Ok(TopicState { topic: fields.topic()?, bytes, oldest, payer })
 }
 
 impl Run {

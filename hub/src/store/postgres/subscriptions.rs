@@ -37,6 +37,7 @@ macro_rules! subscriptions {
         )
     };
 }
+pub(super) use subscriptions;
 const SUBSCRIPTION: &str = subscriptions!("WHERE s.shard = $1 AND s.topic = $2 AND s.id = $3");
 const SUBSCRIPTION_OF: &str = subscriptions!(
     "JOIN hub.pair p ON s.shard = p.shard AND s.topic = p.topic AND s.id = p.id WHERE p.pair = $1"
@@ -338,7 +339,7 @@ fn secret(keys: &Keyring, fields: Fields<'_>) -> Result<Option<Secret>> {
 }
 
 /// What a row of `summaries!` holds.
-fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
+pub(super) fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
     Ok(SubscriptionSummary {
         id: SubscriptionId(fields.number("id")?),
         topic: TopicId(fields.number("topic")?),

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-use bytes::Bytes;
 use resync_core::datetime::DateTime;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
@@ -164,13 +163,11 @@ impl Table {
         &mut self,
         topic: TopicId,
         place: Offset,
-        record: &LogRecord,
-        body: &Bytes,
+        record: LogRecord,
+        body: Vec<u8>,
     ) -> Result<()> {
         let (received_at, weight) = (record.received_at.to_system_time(), big(record.weight()));
-        let row =
-            params![big(topic.0), big(place.0), received_at, weight, head_of(record), Some(body.to_vec())];
-        self.add(row).await
+        self.add(params![big(topic.0), big(place.0), received_at, weight, head_of(record), Some(body)]).await
     }
 
     /// Whoever is owed one of these is told of a gap; but of what a restore leaped over nobody is.
@@ -184,9 +181,10 @@ impl Table {
             return Err(StoreError::Damaged { space: "log", reason });
         }
         let hole = LogRecord::hole(1, Empty::Lost, DateTime::now());
+        let (received_at, head) = (hole.received_at.to_system_time(), head_of(hole));
         for place in from.0..end.0 {
-            let (received_at, head) = (hole.received_at.to_system_time(), head_of(&hole));
-            self.add(params![big(topic.0), big(place), received_at, 0_i64, head, None::<Vec<u8>>]).await?;
+            let row = params![big(topic.0), big(place), received_at, 0_i64, head.clone(), None::<Vec<u8>>];
+            self.add(row).await?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use resync_core::{
@@ -171,6 +172,8 @@ struct Execution<'a> {
     site: &'a Site,
     before: Option<&'a State>,
     now: DateTime,
+    /// One for all documents: the record of origins that it may read is as long as the collection.
+    linker: Arc<Linker>,
     /// Whether the Resource List is written: the plan says so, and the one before need not stay.
     lists_resources: bool,
     done: Done,
@@ -181,18 +184,19 @@ struct Execution<'a> {
 impl<'a> Execution<'a> {
     fn new(lock: &'a Lock, plan: &'a Plan, site: &'a Site, before: Option<&'a State>, now: DateTime) -> Self {
         let (lists_resources, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
-        Self { out: lock.out(), plan, site, before, now, lists_resources, done, digests }
+        let linker = Arc::new(Linker::of(&plan.settings));
+        Self { out: lock.out(), plan, site, before, now, linker, lists_resources, done, digests }
     }
 
     /// The resources with their links.
     fn items(&self) -> Result<impl Iterator<Item = Result<Item, build::BuildError>> + use<>, Error> {
-        let linker = Linker::of(&self.plan.settings);
+        let linker = Arc::clone(&self.linker);
         Ok(inventory::newest(self.out)?.map(move |item| item.map(|item| linker.item(item))))
     }
 
     /// The changes with their links.
     fn changes(&self) -> Result<impl Iterator<Item = Result<Event, build::BuildError>> + use<>, Error> {
-        let linker = Linker::of(&self.plan.settings);
+        let linker = Arc::clone(&self.linker);
         Ok(inventory::changes(self.out)?.map(move |event| linker.event(event)))
     }
 

@@ -4,8 +4,6 @@
 //! old, it is made from today's list, by the changes since the moment. So the Change Lists have to reach from the one to the other
 //! without a gap; else nothing is planned (MEM-061).
 
-use std::io::Seek as _;
-
 use resync_core::datetime::DateTime;
 use url::Url;
 
@@ -15,7 +13,7 @@ use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::{Point, Reached};
 use crate::sync::reading::changes::{Changes, Span};
 use crate::sync::reading::collector::{Collected, Collector};
-use crate::sync::reading::document::{Document, Expected, Part};
+use crate::sync::reading::document::{Expected, Part};
 use crate::sync::reading::gaps::{Gap, GapPolicy};
 use crate::sync::reading::lists::Lists;
 use crate::sync::reading::snapshot::{Consistency, Listing};
@@ -164,49 +162,13 @@ impl Lists<'_> {
 
     /// The lists in an archive; none if that cannot be read.
     async fn archived_lists(&self, place: Url) -> Result<Vec<DatedList>, SyncError> {
-        match self.read_archive_of_lists(place).await {
+        match self.archived_parts(place, Expected::ResourceArchive).await {
             Err(error) if error.is_about_a_document() => {
                 tracing::warn!(%error, "cannot read the archive of Resource Lists");
                 Ok(Vec::new())
             }
             parts => Ok(parts?.into_iter().filter_map(DatedList::of).collect()),
         }
-    }
-
-    async fn read_archive_of_lists(&self, place: Url) -> Result<Vec<Part>, SyncError> {
-        let mut places = vec![place];
-        let mut parts = Vec::new();
-        // An archive may have an index, and that is all (RS-044).
-        for is_top in [true, false] {
-            for place in std::mem::take(&mut places) {
-                let fetched = self.fetch_anew(&place).await?;
-                self.check_origin(&fetched.url)?;
-                let (_, document) = self.inspect(fetched, Expected::ResourceArchive).await?;
-                match document.is_index {
-                    true if is_top => places.extend(document.parts.into_iter().map(|part| part.url)),
-                    true => return Err(SyncError::NestedIndex { url: place }),
-                    false => parts.extend(document.parts),
-                }
-            }
-        }
-        Ok(parts)
-    }
-
-    /// What precedes the entries of a document, which is rewound.
-    async fn inspect(
-        &self,
-        mut fetched: Fetched,
-        expected: Expected,
-    ) -> Result<(Fetched, Document), SyncError> {
-        let read = blocking(move || {
-            let (document, entries) = Document::read(&fetched.url, &fetched.file, expected)?;
-            drop(entries);
-            fetched.file.rewind()?;
-            Ok::<_, SyncError>((fetched, document))
-        });
-        let (fetched, document) = read.await?;
-        self.count_parts(document.urls())?;
-        Ok((fetched, document))
     }
 }
 

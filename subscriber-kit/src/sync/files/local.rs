@@ -38,6 +38,17 @@ impl Facts {
         Self { length: link.length, hashes: link.hash.clone(), modified: link.modified }
     }
 
+    /// With what a link to the same bytes says where these say nothing. Their time stays as it is.
+    pub(crate) fn or_of_link(mut self, link: Option<&Link>) -> Self {
+        if let Some(link) = link {
+            self.length = self.length.or(link.length);
+            if self.algorithm().is_none() {
+                self.hashes = link.hash.clone();
+            }
+        }
+        self
+    }
+
     /// Whether there is neither a hash nor a time.
     pub(crate) fn name_no_version(&self) -> bool {
         self.algorithm().is_none() && self.modified.is_none()

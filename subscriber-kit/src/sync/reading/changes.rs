@@ -3,8 +3,6 @@
 
 mod chain;
 
-use std::io::Seek as _;
-
 use resync_core::datetime::DateTime;
 use url::Url;
 
@@ -15,7 +13,6 @@ use super::gaps::{Gap, GapPolicy};
 use super::lists::Lists;
 use crate::fetch::{FetchError, Fetched};
 use crate::sync::SyncError;
-use crate::sync::files::download::blocking;
 
 /// A time whose changes are all listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +53,7 @@ impl Changes<'_> {
             }
             Err(error) => return Err(error),
         };
-        let (fetched, document) = self.inspect(fetched).await?;
+        let (fetched, document) = self.lists.inspect(fetched, Expected::Changes).await?;
         if document.is_chained() {
             return Box::pin(self.chain(collector, point, &url, (fetched, document))).await;
         }
@@ -112,7 +109,7 @@ impl Changes<'_> {
     }
 
     async fn open(&self, url: &Url) -> Result<(Fetched, Document), SyncError> {
-        self.inspect(self.fetch(url).await?).await
+        self.lists.open(url, Expected::Changes).await
     }
 
     /// From an index, or from the only list.
@@ -219,46 +216,20 @@ impl Changes<'_> {
         let parts = match (archive.parts.take(), archive.place.clone()) {
             (Some(parts), _) => parts,
             (None, None) => Vec::new(),
-            (None, Some(place)) => match self.read_archive(place).await {
+            (None, Some(place)) => match self.lists.archived_parts(place, Expected::Changes).await {
                 Err(error) if self.policy == GapPolicy::Tolerated && error.is_about_a_document() => {
                     tracing::warn!(%error, "cannot read the archive of Change Lists");
                     Vec::new()
                 }
-                parts => parts?,
+                parts => {
+                    let mut parts = parts?;
+                    parts.retain(|part| part.from.is_some());
+                    parts.sort_by_key(|part| part.from);
+                    parts
+                }
             },
         };
         Ok(archive.parts.insert(parts))
-    }
-
-    async fn read_archive(&self, place: Url) -> Result<Vec<Part>, SyncError> {
-        let mut places = vec![place];
-        let mut parts = Vec::new();
-        // An archive may have an index, and that is all (RS-044).
-        for is_top in [true, false] {
-            for place in std::mem::take(&mut places) {
-                let (_, document) = self.open(&place).await?;
-                match document.is_index {
-                    true if is_top => places.extend(document.parts.into_iter().map(|part| part.url)),
-                    true => return Err(SyncError::NestedIndex { url: place }),
-                    false => parts.extend(document.parts),
-                }
-            }
-        }
-        parts.retain(|part| part.from.is_some());
-        parts.sort_by_key(|part| part.from);
-        Ok(parts)
-    }
-
-    async fn fetch(&self, url: &Url) -> Result<Fetched, SyncError> {
-        let fetched = self.lists.fetch_anew(url).await?;
-        self.lists.check_origin(&fetched.url)?;
-        Ok(fetched)
-    }
-
-    async fn inspect(&self, fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
-        let (fetched, document) = blocking(move || inspect(fetched)).await?;
-        self.lists.count_parts(document.urls())?;
-        Ok((fetched, document))
     }
 }
 
@@ -300,15 +271,4 @@ struct Archive {
     place: Option<Url>,
     /// Once it was read.
     parts: Option<Vec<Part>>,
-}
-
-fn inspect(mut fetched: Fetched) -> Result<(Fetched, Document), SyncError> {
-    let (mut document, entries) = Document::read(&fetched.url, &fetched.file, Expected::Changes)?;
-    drop(entries);
-    fetched.file.rewind()?;
-    // Oldest first (RS-128), whatever the order in the index.
-    if document.parts.iter().all(|part| part.from.is_some()) {
-        document.parts.sort_by_key(|part| part.from);
-    }
-    Ok((fetched, document))
 }

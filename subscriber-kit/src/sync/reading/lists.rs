@@ -1,13 +1,15 @@
 //! The lists of one run: how their documents are fetched, counted and bounded.
 
+use std::io::Seek as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use url::Url;
 
+use super::document::{Document, Expected, Part};
 use super::notified::NotifiedChanges;
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 use crate::notification::DatedChange;
-use crate::sync::files::download::Transfer;
+use crate::sync::files::download::{Transfer, blocking};
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::Facts;
 use crate::sync::{Offer, SyncError, SyncOptions, Target};
@@ -98,6 +100,46 @@ impl Lists<'_> {
         fetched.ok_or_else(|| FetchError::of_status(url, 304).into())
     }
 
+    /// Fetches a document that lists of this Source lead to, even if it has not changed, and reads what precedes its entries.
+    pub(crate) async fn open(&self, url: &Url, expected: Expected) -> Result<(Fetched, Document), SyncError> {
+        let fetched = self.fetch_anew(url).await?;
+        self.check_origin(&fetched.url)?;
+        self.inspect(fetched, expected).await
+    }
+
+    /// Reads what precedes the entries of a document, which is rewound. What it names is counted.
+    pub(crate) async fn inspect(
+        &self,
+        fetched: Fetched,
+        expected: Expected,
+    ) -> Result<(Fetched, Document), SyncError> {
+        let (fetched, document) = blocking(move || inspect(fetched, expected)).await?;
+        self.count_parts(document.urls())?;
+        Ok((fetched, document))
+    }
+
+    /// The lists in an archive.
+    pub(crate) async fn archived_parts(
+        &self,
+        place: Url,
+        expected: Expected,
+    ) -> Result<Vec<Part>, SyncError> {
+        let mut places = vec![place];
+        let mut parts = Vec::new();
+        // An archive may have an index, and that is all (RS-044).
+        for is_top in [true, false] {
+            for place in std::mem::take(&mut places) {
+                let (_, document) = self.open(&place, expected).await?;
+                match document.is_index {
+                    true if is_top => places.extend(document.parts.into_iter().map(|part| part.url)),
+                    true => return Err(SyncError::NestedIndex { url: place }),
+                    false => parts.extend(document.parts),
+                }
+            }
+        }
+        Ok(parts)
+    }
+
     /// Checks whether lists of this Source may lead there (RS-200).
     pub(crate) fn check_origin(&self, url: &Url) -> Result<(), SyncError> {
         if self.options.authority.allows(url, &self.list.origin()) {
@@ -146,4 +188,15 @@ impl Lists<'_> {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+fn inspect(mut fetched: Fetched, expected: Expected) -> Result<(Fetched, Document), SyncError> {
+    let (mut document, entries) = Document::read(&fetched.url, &fetched.file, expected)?;
+    drop(entries);
+    fetched.file.rewind()?;
+    // Oldest first (RS-128), whatever the order in the index.
+    if document.parts.iter().all(|part| part.from.is_some()) {
+        document.parts.sort_by_key(|part| part.from);
+    }
+    Ok((fetched, document))
 }

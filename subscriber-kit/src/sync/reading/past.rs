@@ -121,14 +121,7 @@ impl Collector {
     /// Adds where versions of the resource are, and since when it was in this state.
     pub(super) fn with_version(&self, line: Line, entry: &Entry, url: &Url) -> Line {
         let Some(later) = &self.later else { return line };
-        let mut facts = line.facts;
-        // The link may say what the entry does not.
-        if let Some(link) = entry.link(&Relation::Memento) {
-            facts.length = facts.length.or(link.length);
-            if facts.algorithm().is_none() {
-                facts.hashes = link.hash.clone();
-            }
-        }
+        let facts = line.facts.or_of_link(entry.link(&Relation::Memento));
         // A file may be older than its place here, so `lastmod` says nothing.
         let of_change = entry.metadata.as_ref().and_then(|metadata| metadata.datetime);
         let since = of_change.or(self.list_at).filter(|time| *time <= later.moment());

@@ -50,19 +50,12 @@ impl ToldVersion {
         let is_deleted = entry.change() == Some(Change::Deleted);
         let told = metadata.and_then(|metadata| metadata.datetime);
         let at = told.or(link.and_then(|link| link.modified)).or(entry.lastmod.filter(|_| !is_deleted))?;
-        let mut facts = Facts::of(entry);
-        if let Some(link) = link {
-            facts.length = facts.length.or(link.length);
-            if facts.algorithm().is_none() {
-                facts.hashes = link.hash.clone();
-            }
-        }
         let path = metadata.and_then(|metadata| metadata.path.clone());
         Some(Self {
             loc: entry.loc.clone(),
             url: url.to_string(),
             at,
-            facts,
+            facts: Facts::of(entry).or_of_link(link),
             links: VersionLinks::of(entry, url),
             packed: package.zip(path).map(|(package, path)| BitstreamPath { package, path }),
             is_deleted,

@@ -17,6 +17,7 @@ use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::gaps::GapHistory;
 use crate::sync::reading::notified::NotifiedChanges;
 use crate::sync::reading::plan::Line;
+use crate::timing::{left_of_pause, paused_until};
 
 pub(crate) const FILE_NAME: &str = "point.json";
 const FORMAT: u32 = 1;
@@ -26,10 +27,6 @@ pub(crate) const MAX_RETRIES: usize = 1000;
 
 /// How many runs request a missing resource without a pause: its change may have been announced a little too early.
 const PROMPT_RETRIES: u32 = 3;
-
-/// The first and the longest pause after that, in milliseconds.
-const FIRST_PAUSE: i64 = 60_000;
-const LONGEST_PAUSE: i64 = 24 * 3_600_000;
 
 /// A failed resource that is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,11 +50,8 @@ impl Retry {
     /// other failures.
     pub(crate) fn new(line: Line, error: &ResourceError, times_missing_before: u32, now: DateTime) -> Self {
         let times_missing = if error.is_not_there() { times_missing_before.saturating_add(1) } else { 0 };
-        let pause = times_missing.checked_sub(PROMPT_RETRIES + 1).map(|doublings| {
-            let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
-            factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
-        });
-        let paused_until_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
+        let doublings = times_missing.checked_sub(PROMPT_RETRIES + 1);
+        let paused_until_unix_millis = doublings.map(|doublings| paused_until(now, doublings));
         let Failure { kind, status, cause, .. } = Failure::of(&line.loc, error);
         Self { line, cause, kind, status, times_missing, paused_until_unix_millis }
     }
@@ -72,11 +66,9 @@ impl Retry {
         Failure { status: self.status, ..Failure::new(&self.line.loc, self.kind, &self.cause) }
     }
 
-    /// How long it is not requested yet. A clock that was set back does not prolong the pause.
+    /// How long it is not requested yet.
     pub(crate) fn pause_at(&self, now: DateTime) -> Duration {
-        let left = self.paused_until_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
-        let left = if left > LONGEST_PAUSE { 0 } else { left };
-        Duration::from_millis(u64::try_from(left).unwrap_or(0))
+        left_of_pause(self.paused_until_unix_millis, now)
     }
 
     /// Whether it is not requested yet.

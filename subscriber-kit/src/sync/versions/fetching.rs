@@ -16,20 +16,16 @@ use super::store::VersionStore;
 use crate::fetch::Client;
 use crate::memento::{Lifetime, MementoError, VersionLinks};
 use crate::sync::failure::{Failure, FailureKind};
-use crate::sync::files::content::Space;
 use crate::sync::files::download::{Received, blocking};
 use crate::sync::files::memento::{Mementos, Wanted};
 use crate::sync::reading::lists::Lists;
 use crate::sync::reading::told::{ToldVersion, VersionLines};
 use crate::sync::report::VersionsReport;
 use crate::sync::{Offer, PathError, ResourceError, SyncError, SyncOptions, Target};
+use crate::timing::{left_of_pause, paused_until};
 
 /// How many runs ask for a version that is not there, or is not as told, before it is given up: it may have been told a little too early.
 const PROMPT_TRIES: u32 = 3;
-
-/// The first and the longest pause of others that fail, in milliseconds.
-const FIRST_PAUSE: i64 = 60_000;
-const LONGEST_PAUSE: i64 = 24 * 3_600_000;
 
 /// Fetches the versions that earlier runs of [`synchronise`](super::super::synchronise) left to be fetched, up to
 /// [`SyncOptions::max_versions`]. What fails and may mend waits for the next time (MEM-071). The copy may be synchronised meanwhile.
@@ -178,12 +174,7 @@ impl Fetching<'_> {
         }
         let received = self.received(version).await?;
         let (store, wanted) = (Arc::clone(&self.store), version.clone());
-        blocking(move || {
-            let staging = store.staging();
-            let file = received.content.into_file(&mut Space::of(&staging))?;
-            store.put(&wanted, file)
-        })
-        .await
+        blocking(move || store.put_received(&wanted, received)).await
     }
 }
 
@@ -224,17 +215,13 @@ impl ToldVersion {
         if is_gone || !error.is_for_later() || (may_be_early && tries >= PROMPT_TRIES) {
             return None;
         }
-        let pause = tries.checked_sub(PROMPT_TRIES).map(|doublings| {
-            let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0);
-            factor.map_or(LONGEST_PAUSE, |factor| FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE))
-        });
-        let paused_until_unix_millis = pause.map(|pause| now.unix_millis().saturating_add(pause));
+        let doublings = tries.checked_sub(PROMPT_TRIES);
+        let paused_until_unix_millis = doublings.map(|doublings| paused_until(now, doublings));
         Some(Self { tries, paused_until_unix_millis, ..self.clone() })
     }
 
-    /// Whether it is not fetched yet. A clock that was set back does not prolong the pause.
+    /// Whether it is not fetched yet.
     fn is_paused_at(&self, now: DateTime) -> bool {
-        let left = self.paused_until_unix_millis.map_or(0, |until| until.saturating_sub(now.unix_millis()));
-        (1..=LONGEST_PAUSE).contains(&left)
+        !left_of_pause(self.paused_until_unix_millis, now).is_zero()
     }
 }

@@ -14,7 +14,6 @@ use super::queue::Queue;
 use super::store::VersionStore;
 use crate::memento::MementoError;
 use crate::sync::failure::Failure;
-use crate::sync::files::content::Space;
 use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::{Point, Reached};
 use crate::sync::reading::changes::Changes;
@@ -174,12 +173,7 @@ impl Run<'_> {
         match packages.lock().await.read(packed.package, &self.lists, take).await {
             Some(Bitstream::Received(received)) => {
                 let (place, wanted) = (Arc::clone(store), version.clone());
-                blocking(move || {
-                    let staging = place.staging();
-                    let file = received.content.into_file(&mut Space::of(&staging))?;
-                    place.put(&wanted, file).map(Local::Kept)
-                })
-                .await
+                blocking(move || place.put_received(&wanted, received).map(Local::Kept)).await
             }
             Some(Bitstream::Refused(error)) => Err(error),
             Some(Bitstream::Unusable) | None => Ok(kept),

@@ -10,7 +10,7 @@ use resync_core::durable::sync_folder;
 use resync_core::lock::FileLock;
 use tempfile::NamedTempFile;
 
-use super::store::sweep;
+use super::store::LEFT_AFTER;
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
 use crate::sync::files::folder::unfinished_in;
 use crate::sync::reading::told::{ToldVersion, write_version};
@@ -64,7 +64,7 @@ impl Queue {
     /// Begins to add versions. `instead_of` says which files they replace.
     pub(super) fn begin(&self, instead_of: &[PathBuf]) -> io::Result<Waiting> {
         make_private_folder(&self.folder)?;
-        sweep(&self.folder, |path| !is_queue(path));
+        state_folder::sweep(&self.folder, LEFT_AFTER, |path| !is_queue(path));
         let length = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
         let there: u64 = self.files()?.iter().filter(|file| !instead_of.contains(file)).map(length).sum();
         let out = BufWriter::new(unfinished_in(&self.folder)?);
@@ -162,6 +162,30 @@ mod tests {
         assert_eq!(all(&queue), [version(4)], "a line that was cut off is left out");
         std::fs::write(&file, [&b"\xc3\n"[..], &whole].concat()).unwrap();
         assert_eq!(all(&queue), [version(4), version(5)], "and one that was cut off within a character");
+    }
+
+    #[test]
+    fn mem071_whatever_byte_of_a_file_is_damaged_only_the_lines_there_are_left_out() {
+        let copy = tempfile::tempdir().unwrap();
+        let queue = Queue::of(copy.path());
+        let written = [1, 2, 3].map(version);
+        add(&queue, &[1, 2, 3], &[]);
+        let file = queue.files().unwrap().remove(0);
+        let bytes = std::fs::read(&file).unwrap();
+        for (at, byte) in bytes.iter().enumerate() {
+            let here = bytes[..at].split(|byte| *byte == b'\n').count() - 1;
+            // Without its end, a line is one with the next.
+            let next = here + usize::from(*byte == b'\n');
+            for other in [&b""[..], b"\n", b"\"", b"{", b"\0", b"\xff", b"\n[]\n{}\n"] {
+                std::fs::write(&file, [&bytes[..at], other, &bytes[at + 1..]].concat()).unwrap();
+                let read = all(&queue);
+                assert!(read.len() <= written.len(), "{other:?} at {at}: {read:?}");
+                for (number, line) in written.iter().enumerate() {
+                    let is_whole = read.contains(line) || number == here || number == next;
+                    assert!(is_whole, "{other:?} at {at}: {number} of {read:?}");
+                }
+            }
+        }
     }
 
     #[test]

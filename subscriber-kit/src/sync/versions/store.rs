@@ -14,6 +14,8 @@ use tempfile::NamedTempFile;
 use url::Url;
 
 use crate::state_folder::{self, STATE_FOLDER, make_private_folder};
+use crate::sync::files::content::Space;
+use crate::sync::files::download::Received;
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::hash_file;
 use crate::sync::reading::path::{CheckedFolders, obstacle, relative_path};
@@ -27,7 +29,7 @@ const DELETED: &str = ".deleted";
 const MAX_OF_A_SECOND: u64 = 1000;
 
 /// Files of this age were left by a process that was killed.
-const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Where versions are prepared.
 const WORK_NAME: &str = "work";
@@ -60,7 +62,7 @@ impl VersionStore {
         state_folder::make(&state)?;
         let work = state.join(WORK_NAME);
         make_private_folder(&work)?;
-        sweep(&work, |_| true);
+        state_folder::sweep(&work, LEFT_AFTER, |_| true);
         Ok(Self { directory, base: base.clone(), work: work.into(), unsynced: Mutex::default() })
     }
 
@@ -98,6 +100,17 @@ impl VersionStore {
                 Err(failed) => return Err(failed.error.into()),
             };
         }
+    }
+
+    /// Writes what was received; `false` if it is there already.
+    pub(super) fn put_received(
+        &self,
+        version: &ToldVersion,
+        received: Received,
+    ) -> Result<bool, ResourceError> {
+        let staging = self.staging();
+        let file = received.content.into_file(&mut Space::of(&staging))?;
+        self.put(version, file)
     }
 
     /// Makes the names of what was written or found durable.
@@ -163,17 +176,6 @@ fn is_as_told(path: &Path, version: &ToldVersion) -> io::Result<bool> {
 fn is_at(one: SystemTime, other: SystemTime) -> bool {
     let between = one.duration_since(other).unwrap_or_else(|later| later.duration());
     between < Duration::from_millis(1)
-}
-
-/// Removes what killed processes left behind. What cannot be removed does no harm.
-pub(super) fn sweep(folder: &Path, is_unfinished: impl Fn(&Path) -> bool) {
-    let Ok(found) = std::fs::read_dir(folder) else { return };
-    for file in found.flatten().filter(|file| is_unfinished(&file.path())) {
-        let written = file.metadata().and_then(|data| data.modified()).ok();
-        if written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT_AFTER) {
-            let _ = std::fs::remove_file(file.path());
-        }
-    }
 }
 
 #[cfg(test)]

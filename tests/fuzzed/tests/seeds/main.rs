@@ -5,8 +5,8 @@ mod hostile_bytes;
 mod seeds;
 
 use resync_fuzzed::{
-    datetime, digest, document, embedded, feed, form, head, link_header, lint, signature, time_map,
-    verification,
+    datetime, digest, document, embedded, feed, form, head, link_header, lint, moment, signature, time_map,
+    verification, version_path,
 };
 use seeds::run_over_seeds;
 
@@ -53,6 +53,16 @@ fn any_bytes_as_link_headers() {
 #[test]
 fn any_bytes_as_a_time_map() {
     run_over_seeds("time_map", time_map::run);
+}
+
+#[test]
+fn any_text_as_the_moment_of_a_version() {
+    run_over_texts("moment", moment::run);
+}
+
+#[test]
+fn any_text_as_the_uri_of_versions() {
+    run_over_texts("version_path", version_path::run);
 }
 
 #[test]

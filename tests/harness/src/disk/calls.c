@@ -33,37 +33,29 @@
   return after(met, call);
 
 static long write_some(int fd, const void *bytes, size_t count) {
-  ssize_t allowed = before_write(fd, -1, count);
-  return allowed < 0 ? -1 : syscall(SYS_write, fd, bytes, (size_t)allowed);
+  struct writing writing;
+  ssize_t allowed = begin_write(&writing, fd, -1, count);
+  return end_write(&writing, allowed < 0 ? -1 : syscall(SYS_write, fd, bytes, (size_t)allowed));
 }
 
 static long pwrite_some(int fd, const void *bytes, size_t count, off_t at) {
-  ssize_t allowed = before_write(fd, at, count);
-  return allowed < 0 ? -1 : syscall(SYS_pwrite64, fd, bytes, (size_t)allowed, at);
+  struct writing writing;
+  ssize_t allowed = begin_write(&writing, fd, at, count);
+  return end_write(&writing, allowed < 0 ? -1 : syscall(SYS_pwrite64, fd, bytes, (size_t)allowed, at));
 }
 
-static long writev_some(int fd, const struct iovec *parts, int count) {
-  size_t total = 0;
-  for (int i = 0; i < count; i++) total += parts[i].iov_len;
-  ssize_t allowed = before_write(fd, -1, total);
-  if (allowed < 0) return -1;
-  if ((size_t)allowed == total) return syscall(SYS_writev, fd, parts, count);
-  size_t first = parts[0].iov_len < (size_t)allowed ? parts[0].iov_len : (size_t)allowed;
+static long write_parts(int fd, const struct iovec *parts, int count, size_t total, size_t allowed) {
+  if (allowed == total) return syscall(SYS_writev, fd, parts, count);
+  size_t first = parts[0].iov_len < allowed ? parts[0].iov_len : allowed;
   return syscall(SYS_write, fd, parts[0].iov_base, first);
 }
 
-static long cut(int fd, off_t size) {
-  struct stat st;
-  if (folder && !fstat(fd, &st)) soiled(fd, size, st.st_size);
-  return syscall(SYS_ftruncate, fd, size);
-}
-
-static long opened(int at, const char *path, int flags, mode_t mode) {
-  struct stat st;
-  int cuts = folder && flags & O_TRUNC && !fstatat(at, path, &st, 0);
-  int fd = (int)syscall(SYS_openat, at, path, flags, mode);
-  if (fd >= 0 && cuts) soiled(fd, 0, st.st_size);
-  return fd;
+static long writev_some(int fd, const struct iovec *parts, int count) {
+  struct writing writing;
+  size_t total = 0;
+  for (int i = 0; i < count; i++) total += parts[i].iov_len;
+  ssize_t allowed = begin_write(&writing, fd, -1, total);
+  return end_write(&writing, allowed < 0 ? -1 : write_parts(fd, parts, count, total, (size_t)allowed));
 }
 
 /* `__O_TMPFILE` has the bit of folders too. */
@@ -74,7 +66,7 @@ static long open_step(int at, const char *path, int flags, mode_t mode) {
 }
 
 static long rename_step(int from, const char *old, int at, const char *path, unsigned flags) {
-  STEP(step_at(RENAME, at, path), syscall(SYS_renameat2, from, old, at, path, flags))
+  STEP(step_at(RENAME, at, path), renamed(from, old, at, path, flags))
 }
 
 static long unlink_step(int at, const char *path, int flags) {

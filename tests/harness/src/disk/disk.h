@@ -41,6 +41,8 @@ struct control {
   uint32_t steps;
   /* Only steps at a path with this in it are counted. */
   char only[64];
+  /* Not 0 once a step is about to be the last of a process; said here. */
+  uint32_t killing;
 };
 
 enum kind { OPEN = 1, CREATE = 2, READ = 4, WRITE = 8, SYNC = 16, RENAME = 32, UNLINK = 64, MKDIR = 128, TRUNCATE = 256, LOOK = 512 };
@@ -72,10 +74,19 @@ int sync_fails(void);
 ssize_t may_be_written(size_t count);
 
 /* record.c */
+struct file;
+/* A write that is under way; no sync begins or ends meanwhile. */
+struct writing {
+  struct file *file;
+  off_t at;
+};
 /* Before a write of `count` bytes; `at` < 0: at the descriptor's place. Returns how many of them may be written; -1: none. */
-ssize_t before_write(int fd, off_t at, size_t count);
-/* What was there is cut off, and reads as zeros if the file grows again. */
-void soiled(int fd, off_t from, off_t to);
+ssize_t begin_write(struct writing *writing, int fd, off_t at, size_t count);
+/* After it: notes what was written, and returns the same. Also after a write of which nothing was allowed. */
+long end_write(struct writing *writing, long done);
+long cut(int fd, off_t size);
+long opened(int at, const char *path, int flags, mode_t mode);
+long renamed(int from, const char *old, int at, const char *path, unsigned flags);
 int synced(int fd);
 int all_synced(void);
 int removed_folder(int at, const char *path);

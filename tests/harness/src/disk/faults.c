@@ -36,6 +36,7 @@ static int happens(uint32_t chance) { return (next() & 0xffff) < chance; }
 
 /* As after `kill -9`. */
 static void end(void) {
+  control->killing = 1;
   for (;;) syscall(SYS_kill, getpid(), SIGKILL), usleep(1000);
 }
 

@@ -145,6 +145,7 @@ const FAILURES_AT: u64 = 28;
 const HELD_AT: u64 = 32;
 const WAITING_AT: u64 = 36;
 const STEP_AT: u64 = 40;
+const KILLING_AT: u64 = 124;
 const LENGTH: u64 = 128;
 /// How long a part of a path may be there.
 const ONLY: usize = 64;
@@ -202,12 +203,17 @@ impl Control {
         let mut only = [0; ONLY];
         only[..step.only.len()].copy_from_slice(step.only.as_bytes());
         self.shared.write_all_at(&only, STEP_AT + 20).expect("a file can be written");
+        self.tell(KILLING_AT, &[0]);
         self.tell(STEP_AT + 4, &[step.number, event, error, 0]);
         self.tell(STEP_AT, &[step.kinds.iter().fold(0, |kinds, kind| kinds | *kind as u32)]);
     }
 
     pub(super) fn forget_steps(&self) {
         self.tell(STEP_AT, &[0]);
+    }
+
+    pub(super) fn is_killing(&self) -> bool {
+        self.word(KILLING_AT) > 0
     }
 
     pub(super) fn taken(&self) -> Vec<Taken> {

@@ -119,6 +119,14 @@ impl Disk {
         self.control.forget_steps();
     }
 
+    /// Whether a process dies by a step, or has died by one, since the last call of [`Disk::meet`].
+    ///
+    /// # Panics
+    /// When the file for it cannot be read.
+    pub fn is_killing(&self) -> bool {
+        self.control.is_killing()
+    }
+
     /// The steps that were counted.
     pub fn taken(&self) -> Vec<Taken> {
         self.control.taken()
@@ -164,11 +172,14 @@ impl Disk {
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;
-    use std::process::Command;
+    use std::future::ready;
+    use std::io::{Read as _, Write as _};
+    use std::process::{Command, Stdio};
 
     use rustix::io::Errno;
 
     use super::*;
+    use crate::eventually;
 
     #[test]
     fn whatever_fails_is_counted_and_nothing_else() {
@@ -267,8 +278,11 @@ mod tests {
                 5 => (made(&["a"]), made(&["b"])),
                 _ => (made(&["a"]), made(&["a"])),
             };
+            assert!(!disk.is_killing(), "{kind:?}: it only fails");
             assert_eq!(meet(number, Event::DiesBefore), before, "{kind:?}");
+            assert!(disk.is_killing(), "{kind:?}");
             assert_eq!(meet(number, Event::DiesAfter), after, "{kind:?}");
+            assert!(disk.is_killing(), "{kind:?}");
         }
         let gone_on = meet(3, Event::IsDoneAndFails(Errno::IO));
         assert_eq!((gone_on, fs::metadata(data.join("new/a")).unwrap().len()), (made(&["a"]), 16));
@@ -298,6 +312,58 @@ mod tests {
         let loss = disk.cut_power_at_once(&mut Rng::with_seed(1));
         let left = fs::read_to_string(data.join("file")).unwrap();
         assert_eq!((left.as_str(), loss.pages), ("onetwo\0\0\0\0kept", 1));
+    }
+
+    /// What `threads.c` writes and syncs: by so many threads, in so many rounds, pieces of this size.
+    const WRITERS: usize = 6;
+    const ROUNDS: usize = 64;
+    const PIECE: usize = 512;
+
+    /// An empty file whose name is durable, and `threads.c` on its disk, to do this with it.
+    fn threads(folder: &Path, does: &str) -> (PathBuf, Disk, Command) {
+        let [program, source, data] = ["threads", "threads.c", "data"].map(|name| folder.join(name));
+        fs::write(&source, include_str!("threads.c")).unwrap();
+        let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).args([&program, &source]).output();
+        let built = built.unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        fs::create_dir(&data).unwrap();
+        let file = data.join("file");
+        fs::write(&file, "").unwrap();
+        let disk = Disk::under(&data, 1);
+        disk.sync_at_once();
+        let mut command = Command::new(program);
+        command.arg(does).arg(&file).envs(disk.environment());
+        (file, disk, command)
+    }
+
+    #[test]
+    fn what_a_thread_has_written_and_synced_is_durable_whatever_others_sync_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, mut disk, mut threads) = threads(folder.path(), "parts");
+        assert!(threads.status().unwrap().success());
+        disk.cut_power_at_once(&mut Rng::with_seed(1));
+        let left = fs::read(file).unwrap();
+        for number in 0..WRITERS * ROUNDS {
+            let writer = b'a' + u8::try_from(number / ROUNDS).unwrap();
+            let piece = left.get(number * PIECE..(number + 1) * PIECE);
+            assert_eq!(piece, Some(&[writer; PIECE][..]), "piece {number}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sync_brings_to_the_disk_what_was_written_before_it_began_and_nothing_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, disk, mut threads) = threads(folder.path(), "late");
+        disk.hold(true);
+        let mut child = threads.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        eventually("what was written first is being synced", || ready(disk.is_waited_for())).await;
+        child.stdin.take().unwrap().write_all(b"!").unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "onetwo");
+        disk.hold(false);
+        assert!(child.wait().unwrap().success());
+        let durable = disk.record.bytes(record::number(&file).unwrap());
+        assert_eq!(fs::read_to_string(durable).unwrap(), "one");
     }
 
     #[test]

@@ -2,6 +2,9 @@
  * same with ".names". Bytes become durable by a sync of the file, names by one of their folder; sync_file_range promises nothing, as its
  * manual says. A sync that fails loses what it was about, since the system does not try again: that is in ".lost".
  *
+ * Threads write and sync at once. A write is noted when it was made, and no sync begins or ends in between: else it would forget what is not
+ * written yet. A sync covers what was noted when it began. What is written to the same place while it goes on may come to the disk with it.
+ *
  * A number that the record knows is not given again: of each such file there is a link in the platter's "pins", and folders that are removed
  * go there.
  */
@@ -13,7 +16,7 @@ struct range {
   off_t from, to;
 };
 
-/* A file or folder that is watched, with what was written to it since its last sync. */
+/* A file or folder that is watched, with what was written to it and is in no sync that has ended. */
 struct file {
   dev_t dev;
   ino_t ino;
@@ -21,6 +24,16 @@ struct file {
   int nameless;
   size_t count, room;
   struct range *dirty;
+  /* Ranges that are not in `dirty` any more; all ranges that there were when the last sync began, which do not grow. */
+  uint64_t forgotten, sealed;
+  /* Syncs that have begun, and the youngest of those that were done. */
+  uint64_t begun, done;
+};
+
+/* A sync that has begun: its number among those of the file, and what it covers. */
+struct sync {
+  uint64_t number, sealed;
+  struct stat st;
 };
 
 #define FILES 65536
@@ -88,7 +101,7 @@ static int pinned(int fd, ino_t ino) {
 
 static void soil(struct file *file, off_t from, off_t to) {
   if (from >= to) return;
-  struct range *last = file->count ? &file->dirty[file->count - 1] : NULL;
+  struct range *last = file->forgotten + file->count > file->sealed ? &file->dirty[file->count - 1] : NULL;
   if (last && last->to == from) {
     last->to = to;
     return;
@@ -101,12 +114,12 @@ static void soil(struct file *file, off_t from, off_t to) {
   file->dirty[file->count++] = (struct range){from, to};
 }
 
-/* What a sync has failed to bring to the disk stays lost, also for processes to come. */
-static void lose(const struct file *file) {
+/* What a sync has failed to bring to the disk, so many ranges, stays lost, also for processes to come. */
+static void lose(const struct file *file, size_t count) {
   char path[4096];
   in_platter(path, file->ino, ".lost");
   int out = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  ssize_t size = (ssize_t)(file->count * sizeof *file->dirty);
+  ssize_t size = (ssize_t)(count * sizeof *file->dirty);
   if (out < 0 || syscall(SYS_write, out, file->dirty, (size_t)size) != size) die("lost");
   close(out);
 }
@@ -154,28 +167,63 @@ static struct file *find(int fd, const struct stat *st) {
   return file;
 }
 
-ssize_t before_write(int fd, off_t at, size_t count) {
-  struct stat st;
-  if (!folder || fstat(fd, &st) || !S_ISREG(st.st_mode)) return (ssize_t)count;
+/* The same for a file with bytes, and how it is now. Then the lock is held. */
+static struct file *locked(int fd, struct stat *st) {
+  if (!folder || fstat(fd, st) || !S_ISREG(st->st_mode)) return NULL;
   pthread_mutex_lock(&lock);
-  struct file *file = find(fd, &st);
-  ssize_t allowed = file ? may_be_written(count) : (ssize_t)count;
-  if (file && allowed > 0) {
-    int flags = fcntl(fd, F_GETFL);
-    if (at < 0) at = flags & O_APPEND ? st.st_size : lseek(fd, 0, SEEK_CUR);
-    soil(file, at, at + (off_t)allowed);
-  }
-  pthread_mutex_unlock(&lock);
-  return allowed;
+  struct file *file = fstat(fd, st) ? NULL : find(fd, st);
+  if (!file) pthread_mutex_unlock(&lock);
+  return file;
 }
 
-void soiled(int fd, off_t from, off_t to) {
+ssize_t begin_write(struct writing *writing, int fd, off_t at, size_t count) {
   struct stat st;
-  if (!folder || fstat(fd, &st) || !S_ISREG(st.st_mode)) return;
-  pthread_mutex_lock(&lock);
-  struct file *file = find(fd, &st);
-  if (file) soil(file, from, to);
+  writing->file = locked(fd, &st);
+  if (!writing->file) return (ssize_t)count;
+  /* Where all is appended, no other place counts. */
+  int appends = fcntl(fd, F_GETFL) & O_APPEND;
+  writing->at = appends ? st.st_size : at < 0 ? lseek(fd, 0, SEEK_CUR) : at;
+  return may_be_written(count);
+}
+
+long end_write(struct writing *writing, long done) {
+  if (!writing->file) return done;
+  if (done > 0) soil(writing->file, writing->at, writing->at + (off_t)done);
   pthread_mutex_unlock(&lock);
+  return done;
+}
+
+/* What is cut off reads as zeros if the file grows again. */
+long cut(int fd, off_t size) {
+  struct stat st;
+  struct file *file = locked(fd, &st);
+  long ended = syscall(SYS_ftruncate, fd, size);
+  if (!file) return ended;
+  if (!ended) soil(file, size, st.st_size);
+  pthread_mutex_unlock(&lock);
+  return ended;
+}
+
+long opened(int at, const char *path, int flags, mode_t mode) {
+  struct stat st;
+  /* Nothing else is waited for with the lock: a pipe may have no other end. */
+  int cuts = folder && flags & O_TRUNC && !fstatat(at, path, &st, 0) && S_ISREG(st.st_mode);
+  if (!cuts) return syscall(SYS_openat, at, path, flags, mode);
+  pthread_mutex_lock(&lock);
+  off_t size = fstatat(at, path, &st, 0) ? 0 : st.st_size;
+  long fd = syscall(SYS_openat, at, path, flags, mode);
+  struct file *file = fd >= 0 && !fstat((int)fd, &st) && S_ISREG(st.st_mode) ? find((int)fd, &st) : NULL;
+  if (file) soil(file, 0, size);
+  pthread_mutex_unlock(&lock);
+  return fd;
+}
+
+/* Who lists a folder meanwhile could see neither name. */
+long renamed(int from, const char *old, int at, const char *path, unsigned flags) {
+  if (folder) pthread_mutex_lock(&lock);
+  long ended = syscall(SYS_renameat2, from, old, at, path, flags);
+  if (folder) pthread_mutex_unlock(&lock);
+  return ended;
 }
 
 DIR *list(const char *path) {
@@ -194,13 +242,18 @@ static int found(DIR *directory, const char *name, struct stat *st) {
   return is_there;
 }
 
-/* The names in a folder are durable now, whoever put them there. */
-static void sync_names(int fd, ino_t ino) {
+/* Where the names of a folder are, and where those are that a sync of this thread is about. */
+static void in_names(char path[4096], char draft[4128], ino_t ino) {
+  in_platter(path, ino, ".names");
+  snprintf(draft, 4128, "%s.%d", path, (int)syscall(SYS_gettid));
+}
+
+/* The names in a folder, whoever put them there, are those that a sync is about. */
+static void draft_names(int fd, ino_t ino) {
   char name[64], draft[4128], path[4096];
   struct stat st;
   link_to(fd, name);
-  in_platter(path, ino, ".names");
-  snprintf(draft, sizeof draft, "%s.%d", path, (int)syscall(SYS_gettid));
+  in_names(path, draft, ino);
   DIR *directory = list(name);
   int draft_fd = (int)syscall(SYS_openat, AT_FDCWD, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (!directory || draft_fd < 0) die("names");
@@ -213,7 +266,15 @@ static void sync_names(int fd, ino_t ino) {
     }
   closedir(directory);
   close(draft_fd);
-  if (syscall(SYS_renameat2, AT_FDCWD, draft, AT_FDCWD, path, 0)) die("names");
+}
+
+/* These names are durable now, or were never. */
+static void end_names(ino_t ino, int are_durable) {
+  char draft[4128], path[4096];
+  in_names(path, draft, ino);
+  long ended = are_durable ? syscall(SYS_renameat2, AT_FDCWD, draft, AT_FDCWD, path, 0)
+                           : syscall(SYS_unlinkat, AT_FDCWD, draft, 0);
+  if (ended) die("names");
 }
 
 /* What was written before the call is durable now. */
@@ -238,15 +299,31 @@ static void sync_bytes(int fd, const struct stat *st, const struct range *ranges
   close(to);
 }
 
-/* A sync that is done, or fails by this error if it is not 0. The lock is held. */
-static void record(int fd, struct file *file, const struct stat *st, int error) {
+/* The lock is held. */
+static struct sync begin_sync(int fd, struct file *file, const struct stat *st) {
+  file->sealed = file->forgotten + file->count;
+  if (S_ISDIR(st->st_mode)) draft_names(fd, st->st_ino);
+  return (struct sync){++file->begun, file->sealed, *st};
+}
+
+/* A sync is done, or fails by this error if it is more than 0. The lock is held. */
+static void end_sync(int fd, struct file *file, const struct sync *sync, int error) {
+  struct stat st = sync->st, now;
+  size_t count = sync->sealed > file->forgotten ? (size_t)(sync->sealed - file->forgotten) : 0;
+  /* One that began later was done before it, and has brought more. */
+  int is_late = sync->number < file->done;
   control->failures += error > 0;
-  if (S_ISREG(st->st_mode) && !file->nameless) {
-    if (error > 0) lose(file);
-    else sync_bytes(fd, st, file->dirty, file->count);
+  if (S_ISDIR(st.st_mode)) end_names(st.st_ino, error <= 0 && !is_late);
+  if (S_ISREG(st.st_mode) && !file->nameless) {
+    /* What was cut off meanwhile does not come back as zeros. */
+    if (!fstat(fd, &now) && now.st_size < st.st_size) st.st_size = now.st_size;
+    if (error > 0) lose(file, count);
+    else if (!is_late) sync_bytes(fd, &st, file->dirty, count);
   }
-  if (S_ISDIR(st->st_mode) && error <= 0) sync_names(fd, st->st_ino);
-  file->count = 0;
+  if (error <= 0 && !is_late) file->done = sync->number;
+  file->count -= count;
+  file->forgotten += count;
+  if (file->count) memmove(file->dirty, file->dirty + count, file->count * sizeof *file->dirty);
 }
 
 /* The true disk is never waited for: what counts is the platter. */
@@ -257,12 +334,13 @@ int synced(int fd) {
   pthread_mutex_lock(&lock);
   struct file *file = find(fd, &st);
   if (file) {
-    wait_for_sync();
     fstat(fd, &st);
+    struct sync sync = begin_sync(fd, file, &st);
+    wait_for_sync();
     /* Only now, so that one that was held back can be met. */
     met = step_of(SYNC, fd);
     if (met == 0 && sync_fails()) met = EIO;
-    record(fd, file, &st, met);
+    end_sync(fd, file, &sync, met);
   }
   pthread_mutex_unlock(&lock);
   if (met > 0) errno = met;
@@ -275,7 +353,10 @@ static int sync_one(const char *path, const struct stat *st, int type, struct FT
   int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return 0;
   struct file *file = find(fd, st);
-  if (file) record(fd, file, st, 0);
+  if (file) {
+    struct sync sync = begin_sync(fd, file, st);
+    end_sync(fd, file, &sync, 0);
+  }
   close(fd);
   return 0;
 }
@@ -313,6 +394,8 @@ int removed_folder(int at, const char *path) {
   link_to(fd, name);
   fstat(fd, &st);
   in_pins(pin, st.st_ino);
+  /* Who lists the folder above never misses one that stays. */
+  pthread_mutex_lock(&lock);
   int ended = is_empty(name) ? (int)syscall(SYS_renameat2, at, path, AT_FDCWD, pin, 0) : -1;
   int error = is_empty(name) ? errno : ENOTEMPTY;
   if (!ended && error == ENOTEMPTY) {
@@ -320,6 +403,7 @@ int removed_folder(int at, const char *path) {
     if (syscall(SYS_renameat2, AT_FDCWD, pin, at, path, 0)) die("put back");
     ended = -1;
   }
+  pthread_mutex_unlock(&lock);
   close(fd);
   errno = error;
   return ended;

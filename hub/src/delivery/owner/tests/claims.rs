@@ -5,6 +5,33 @@ use std::pin::Pin;
 use super::*;
 use crate::store::InMemory;
 
+/// A hub that owns no shard, over a store in memory with one subscription.
+struct Unclaimed {
+    store: Arc<dyn Store>,
+    memory: InMemory,
+    subscriber: Subscriber,
+    shard: Shard,
+    delivery: Delivery,
+}
+
+impl Unclaimed {
+    async fn start() -> Self {
+        let (store, memory) = store::in_memory();
+        let subscriber = Subscriber::start().await;
+        let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
+        let delivery = workers(&store).await;
+        Self { store, memory, subscriber, shard, delivery }
+    }
+
+    /// It takes the shard, and sends the first notification. It stops then.
+    async fn assert_delivers(mut self) {
+        self.delivery.owner().take(self.shard).await.unwrap();
+        append(&self.store).await;
+        assert_eq!(self.subscriber.notified().await, 1);
+        self.delivery.stop().await;
+    }
+}
+
 /// Takes this shard until its claim is on the way. The store has to hold commits up.
 async fn until_claimed(memory: &InMemory, mut taking: Pin<&mut impl Future<Output = Result<(), NotTaken>>>) {
     let before = memory.commits();
@@ -16,50 +43,36 @@ async fn until_claimed(memory: &InMemory, mut taking: Pin<&mut impl Future<Outpu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_that_is_on_its_way_when_nobody_waits_for_it_any_more_is_released_before_the_next() {
-    let (store, memory) = store::in_memory();
-    let mut subscriber = Subscriber::start().await;
-    let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
-    let delivery = workers(&store).await;
-    let owner = delivery.owner();
-    let held = memory.hold();
+    let hub = Unclaimed::start().await;
+    let (owner, shard) = (hub.delivery.owner(), hub.shard);
+    let held = hub.memory.hold();
     {
         let mut taking = pin!(owner.take(shard));
-        until_claimed(&memory, taking.as_mut()).await;
+        until_claimed(&hub.memory, taking.as_mut()).await;
     }
     assert!(matches!(owner.take(shard).await, Err(NotTaken::Here(of)) if of == shard), "not twice");
     drop(held);
     until(|| owner.0.workers.worker_of(shard).is_err()).await;
-    assert_released(&store, shard).await;
-
-    owner.take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 1);
-    delivery.stop().await;
+    assert_released(&hub.store, shard).await;
+    hub.assert_delivers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_is_let_go_while_its_claim_is_on_the_way_is_released_and_delivered_for_by_nobody() {
-    let (store, memory) = store::in_memory();
-    let mut subscriber = Subscriber::start().await;
-    let (shard, _) = store::subscribe(&*store, &topic(), &subscriber.callback("")).await;
-    let delivery = workers(&store).await;
-    let owner = delivery.owner();
-    let held = memory.hold();
+    let hub = Unclaimed::start().await;
+    let (owner, shard) = (hub.delivery.owner(), hub.shard);
+    let held = hub.memory.hold();
     let mut taking = pin!(owner.take(shard));
-    until_claimed(&memory, taking.as_mut()).await;
+    until_claimed(&hub.memory, taking.as_mut()).await;
     let mut letting_go = pin!(owner.let_go(shard));
     assert!(letting_go.as_mut().now_or_never().is_none(), "nobody knows yet what comes of the claim");
     drop(held);
     let (taken, let_go) = join!(taking, letting_go);
     assert!(matches!(taken, Err(NotTaken::CalledOff(of)) if of == shard), "{taken:?}");
     assert_eq!(let_go, Ok(LetGo::Saved));
-    assert_released(&store, shard).await;
+    assert_released(&hub.store, shard).await;
     assert_eq!(owner.let_go(shard).await, Err(NotOwned(shard)));
-
-    owner.take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 1);
-    delivery.stop().await;
+    hub.assert_delivers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,12 +87,7 @@ async fn a_hub_that_stops_releases_all_its_shards_after_their_last_checkpoints()
     for shard in store.all_shards() {
         assert_released(&store, shard).await;
     }
-    let second = workers(&store).await;
-    second.owner().take(shard).await.unwrap();
-    append(&store).await;
-    assert_eq!(subscriber.notified().await, 2, "the first is not repeated");
-    subscriber.answer(1);
-    second.stop().await;
+    assert_goes_on(&store, shard, &mut subscriber, workers(&store).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

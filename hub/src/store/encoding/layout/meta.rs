@@ -6,7 +6,7 @@ use crate::store::encoding::Space;
 use crate::store::encoding::codec::{Decoded, Decoder, Encoder, Fields, Record};
 use crate::store::encoding::fields::{fields, record};
 use crate::store::keyring::{KeyId, Keyring};
-use crate::store::{ClockJump, Epoch, Offset, SubscriptionId, TopicId, Uptime};
+use crate::store::{ClockJump, Epoch, Offset, Result, StoreError, SubscriptionId, TopicId, Uptime};
 
 /// What was decided when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +98,12 @@ impl Encryption {
         widened
     }
 
-    /// The keys that are needed and missing.
-    pub(in crate::store) fn missing(&self, keys: &Keyring) -> Vec<KeyId> {
-        self.keys.iter().copied().filter(|id| !keys.reads(*id)).collect()
+    /// Makes sure that every secret can be read with these keys.
+    ///
+    /// # Errors
+    /// [`StoreError::SecretsKey`], which names those that are needed and missing.
+    pub(in crate::store) fn require(&self, keys: &Keyring) -> Result<()> {
+        let missing: Vec<_> = self.keys.iter().copied().filter(|id| !keys.reads(*id)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(StoreError::SecretsKey { missing }) }
     }
 }
