@@ -28,6 +28,7 @@ use crate::http::{
     PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
     TrustedProxies, admin, public, serve,
 };
+use crate::live_hubs::LiveHubs;
 use crate::liveness::Liveness;
 use crate::meters::Meters;
 use crate::metrics::{HubState, Metrics};
@@ -169,11 +170,13 @@ impl Hub {
         let (stop, stopped) = watch::channel(false);
         let (publishing, traces) = (PublishMeters::default(), TraceMeters::default());
         let (tracer, exporting) = telemetry::start(&config.telemetry, &guard, &traces, &url);
-        let settings = delivery_settings(config, store.clock(), &tracer);
+        let hubs = LiveHubs::default();
+        let settings = delivery_settings(config, store.clock(), &tracer, &hubs);
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let budgets = Budgets::new(config.publish.body_memory);
         let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
-        let parts = Parts { config, store: &store, guard: &guard, hub_url: &url, stopped: &stopped };
+        let parts =
+            Parts { config, store: &store, guard: &guard, hub_url: &url, hubs: &hubs, stopped: &stopped };
         let (requests, denials, verifying) =
             parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
         let fetching = FetchingParts {
@@ -182,15 +185,15 @@ impl Hub {
             tracer: tracer.clone(),
         };
         let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
+        let drain = drain(config, &store);
         let delivery = delivery.take_all(waiting).await?;
         tasks.spawn(authority.uses().keep(stopped.clone()));
-        tasks.spawn(keep_trimming(Arc::clone(&store), config.retention.clone(), stopped.clone()));
+        parts.start_trimming(&delivery, &mut tasks);
 
         let (storing, delivering) = (store.meters(), delivery.meters());
         let certificates = Certificates::of(&[("public", tls.as_ref()), ("admin", admin_tls.as_ref())]);
         let measured: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
-        let drain = Drain::of(&config.data_dir);
         let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &measured);
         let trends = trends(&publishing, &delivery);
         tasks.spawn(trends.clone().keep(stopped.clone()));
@@ -228,7 +231,7 @@ impl Hub {
             publish: PublishState {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
-                ping_limit: PingLimit::new(&config.limits),
+                ping_limit: PingLimit::new(&config.limits).divided_among(&hubs),
                 bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
@@ -239,7 +242,7 @@ impl Hub {
             catch_up: CatchUp::new(Arc::clone(&store), budgets.pages),
             readers: Readers::default(),
             open_log: config.publish.open_log,
-            limits: Limits::new(&config.limits),
+            limits: Limits::new(&config.limits).divided_among(&hubs),
             proxies: TrustedProxies::new(&config.ingress),
             hub_url: Arc::clone(&url),
             moved_to: config.moved_to.clone(),
@@ -345,6 +348,7 @@ struct Parts<'a> {
     store: &'a Arc<dyn Store>,
     guard: &'a Guard,
     hub_url: &'a Arc<str>,
+    hubs: &'a LiveHubs,
     stopped: &'a watch::Receiver<bool>,
 }
 
@@ -362,7 +366,7 @@ impl Parts<'_> {
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> (Requests, Denials, VerificationMeters) {
-        let Self { config, store, guard, hub_url, stopped } = *self;
+        let Self { config, store, guard, hub_url, hubs, stopped } = *self;
         let client = EgressClient::new(
             guard.clone(),
             config.delivery.connect_timeout,
@@ -371,8 +375,8 @@ impl Parts<'_> {
         );
         let limited = config.limits.enabled;
         let clients = CallbackClients {
-            trusted: client.limiting_networks(NetworkLimit::for_trusted(limited)),
-            strangers: client.limiting_networks(NetworkLimit::for_strangers(limited)),
+            trusted: client.limiting_networks(NetworkLimit::for_trusted(limited).divided_among(hubs)),
+            strangers: client.limiting_networks(NetworkLimit::for_strangers(limited).divided_among(hubs)),
         };
         let (leases, breaker) = (LeasePolicy::new(&config.lease), VerificationBreaker::new(limited));
         let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
@@ -396,18 +400,27 @@ impl Parts<'_> {
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> Pings {
-        let Self { config, store, guard, hub_url, stopped } = *self;
+        let Self { config, store, guard, hub_url, hubs, stopped } = *self;
         let FetchingParts { authority, budget, tracer } = parts;
         let client = topic_client(config, guard);
         let limited = config.limits.enabled;
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
+        let fan_out = fan_out.divided_among(hubs);
         let fetching = Fetcher::new(log, client, budget, Arc::clone(hub_url), fan_out, limited, tracer);
         // The receivers always take at once: what waits is one task per topic with subscriptions.
         let (pinged, fetches) = JobQueues::new_pair();
         tasks.spawn(fetches.run(stopped.clone()));
         waiting.push(fetching.in_shards(pinged.clone()));
         Pings::new(Arc::clone(store), pinged)
+    }
+
+    fn start_trimming(&self, delivery: &Delivery, tasks: &mut JoinSet<()>) {
+        let Self { config, store, stopped, .. } = *self;
+        let counters = delivery.counters();
+        let keeps_house = move || counters.keeps_house();
+        let retention = config.retention.clone();
+        tasks.spawn(keep_trimming(Arc::clone(store), retention, keeps_house, stopped.clone()));
     }
 }
 
@@ -430,7 +443,12 @@ fn pace(config: &Config) -> Pace {
     Pace { patience: config.ingress.body_timeout, bytes_per_second: config.ingress.body_rate }
 }
 
-fn delivery_settings(config: &Config, clock: &WallClock, tracer: &Tracer) -> delivery::Settings {
+fn delivery_settings(
+    config: &Config,
+    clock: &WallClock,
+    tracer: &Tracer,
+    hubs: &LiveHubs,
+) -> delivery::Settings {
     let (limited, unconfirmed) = (config.limits.enabled, config.limits.unconfirmed);
     delivery::Settings {
         retry: retry_policy(&config.delivery),
@@ -440,9 +458,10 @@ fn delivery_settings(config: &Config, clock: &WallClock, tracer: &Tracer) -> del
         max_in_flight: config.delivery.max_in_flight,
         per_host: config.delivery.per_host,
         max_connections: connections(),
-        confirmed: ConfirmedAddresses::new(limited, unconfirmed, clock.clone()),
+        confirmed: ConfirmedAddresses::new(limited, unconfirmed, clock.clone()).divided_among(hubs),
         signature: Arc::new(config.signature.clone()),
         entry_diff: config.publish.entry_diff.clone(),
+        hubs: hubs.clone(),
         tracer: tracer.clone(),
     }
 }
@@ -558,6 +577,13 @@ impl ServiceParts<'_> {
             log: self.log,
         }
     }
+}
+
+/// A hub that is drained leaves the shards to others from the start.
+fn drain(config: &Config, store: &Arc<dyn Store>) -> Drain {
+    let drain = Drain::of(&config.data_dir);
+    store.set_drained(drain.is_on());
+    drain
 }
 
 fn hub_state(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain: &Drain) -> HubState {

@@ -42,6 +42,7 @@ pub mod delivery;
 pub mod egress;
 pub mod http;
 mod hub;
+pub mod live_hubs;
 mod liveness;
 pub mod meters;
 pub mod metrics;

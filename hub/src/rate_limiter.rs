@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -13,6 +13,7 @@ use resync_common::locks::lock;
 use resync_core::address::customer;
 
 use crate::config::Rate;
+use crate::live_hubs::LiveHubs;
 
 /// Buckets of one limiter. Beyond that, full ones are forgotten, the longest unused first.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(50_000).expect("fifty thousand is not zero");
@@ -23,9 +24,13 @@ const SEARCHED: usize = 16;
 ///
 /// What a key used up is never forgotten: only a bucket that is full again, like a new one, is replaced. While none is full, all keys
 /// without a bucket share one, and a key that gets its own afterwards begins with what is left in the shared one.
+///
+/// Where hubs share a store, each has its part of the rate.
 #[derive(Clone)]
 pub(crate) struct RateLimiter {
+    /// Of all hubs that share it.
     rate: Rate,
+    hubs: LiveHubs,
     /// `None` without a limit.
     shared: Option<Arc<Shared>>,
 }
@@ -37,6 +42,7 @@ struct Shared {
 }
 
 struct Table {
+    /// This hub's part, as it was when somebody looked last.
     rate: Rate,
     own: LruCache<u64, Bucket>,
     /// The bucket of all keys without one of their own; `None` if there never was such a key.
@@ -121,7 +127,14 @@ impl fmt::Debug for RateLimiter {
 impl RateLimiter {
     /// A rate limit per key; with `enabled` false there is no limit.
     pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
-        Self { rate, shared: enabled.then(|| Arc::new(Shared::new(rate, REMEMBERED))) }
+        let shared = enabled.then(|| Arc::new(Shared::new(rate, REMEMBERED)));
+        Self { rate, hubs: LiveHubs::default(), shared }
+    }
+
+    /// From now on these hubs have the rate together.
+    #[must_use]
+    pub(crate) fn divided_among(self, hubs: &LiveHubs) -> Self {
+        Self { hubs: hubs.clone(), ..self }
     }
 
     /// Whether there is a limit.
@@ -144,14 +157,14 @@ impl RateLimiter {
     /// How long it has to wait.
     pub(crate) fn admit_weighted(&self, key: impl Hash, weight: u32, now: Instant) -> Result<(), Duration> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        let mut buckets = lock(&shared.buckets);
-        let key = shared.hasher.hash_one(key);
+        let mut buckets = self.buckets(shared);
+        let (key, rate) = (shared.hasher.hash_one(key), buckets.rate);
         // A question whether something is owed creates no bucket.
         if weight == 0 && !buckets.own.contains(&key) {
-            return buckets.fresh(now).check(self.rate);
+            return buckets.fresh(now).check(rate);
         }
         let bucket = buckets.fill(key, now);
-        bucket.check(self.rate)?;
+        bucket.check(rate)?;
         bucket.tokens -= f64::from(weight);
         Ok(())
     }
@@ -159,7 +172,7 @@ impl RateLimiter {
     /// Counts what happened already as so many events, also if that is more than is left.
     pub(crate) fn charge(&self, key: impl Hash, weight: u32, now: Instant) {
         let Some(shared) = &self.shared else { return };
-        let mut buckets = lock(&shared.buckets);
+        let mut buckets = self.buckets(shared);
         buckets.fill(shared.hasher.hash_one(key), now).tokens -= f64::from(weight);
     }
 
@@ -180,13 +193,15 @@ impl RateLimiter {
         if wanted.values().any(|count| *count > self.rate.burst) {
             return Err(Refusal::Never(self.rate.burst));
         }
-        let mut buckets = lock(&shared.buckets);
-        let mut missing: f64 = 0.0;
+        let mut buckets = self.buckets(shared);
+        let (rate, mut missing) = (buckets.rate, 0.0_f64);
         for (key, count) in &wanted {
-            missing = missing.max(f64::from(*count) - buckets.fill(*key, now).tokens);
+            // What is more than this hub's part but not more than all of it is owed: it would never be there.
+            let needed = f64::from((*count).min(rate.burst));
+            missing = missing.max(needed - buckets.fill(*key, now).tokens);
         }
         if missing > 0.0 {
-            return Err(Refusal::Later(Duration::from_secs_f64(missing / self.rate.per_second)));
+            return Err(Refusal::Later(Duration::from_secs_f64(missing / rate.per_second)));
         }
         for (key, count) in wanted {
             buckets.fill(key, now).tokens -= f64::from(count);
@@ -197,16 +212,24 @@ impl RateLimiter {
     /// Takes back an event that counted as so many and did not happen.
     pub(crate) fn undo(&self, key: impl Hash, weight: u32) {
         let Some(shared) = &self.shared else { return };
-        let mut buckets = lock(&shared.buckets);
+        let mut buckets = self.buckets(shared);
+        let most = f64::from(buckets.rate.burst);
         // A bucket that has made room was full without this.
         if let Some(bucket) = buckets.own.peek_mut(&shared.hasher.hash_one(key)) {
-            bucket.tokens = (bucket.tokens + f64::from(weight)).min(f64::from(self.rate.burst));
+            bucket.tokens = (bucket.tokens + f64::from(weight)).min(most);
         }
     }
 
     /// Takes back events of these keys, one of each, that did not happen.
     fn give_back<K: Hash>(&self, keys: impl IntoIterator<Item = K>) {
         keys.into_iter().for_each(|key| self.undo(key, 1));
+    }
+
+    /// The buckets, which fill at the rate of this moment.
+    fn buckets<'a>(&self, shared: &'a Shared) -> MutexGuard<'a, Table> {
+        let mut buckets = lock(&shared.buckets);
+        buckets.rate = self.hubs.part_of(self.rate);
+        buckets
     }
 }
 
@@ -243,6 +266,12 @@ impl SharedRateLimiter {
             burst: rate.burst.saturating_mul(CLIENTS),
         };
         Self { own: RateLimiter::new(enabled, rate), all: RateLimiter::new(enabled, all) }
+    }
+
+    /// From now on these hubs have the rates together.
+    #[must_use]
+    pub(crate) fn divided_among(self, hubs: &LiveHubs) -> Self {
+        Self { own: self.own.divided_among(hubs), all: self.all.divided_among(hubs) }
     }
 
     /// Counts one event for the client's own limit only.
@@ -311,8 +340,25 @@ mod tests {
     impl RateLimiter {
         fn with_room(rate: Rate, room: usize) -> Self {
             let shared = Shared::new(rate, NonZeroUsize::new(room).unwrap());
-            Self { rate, shared: Some(Arc::new(shared)) }
+            Self { rate, hubs: LiveHubs::default(), shared: Some(Arc::new(shared)) }
         }
+    }
+
+    #[test]
+    fn hubs_have_a_rate_together_whoever_comes_and_goes_and_what_all_would_admit_is_never_refused_for_good() {
+        let (hubs, now) = (LiveHubs::default(), Instant::now());
+        let buckets = RateLimiter::new(true, "6/s, burst 6".parse().unwrap()).divided_among(&hubs);
+        let admitted = |key, now| (0..100).filter(|_| buckets.admit(key, now).is_ok()).count();
+        assert_eq!(admitted("one", now), 6, "this hub is the only one");
+        hubs.set(3);
+        let later = now + Duration::from_secs(1);
+        assert_eq!((admitted("one", later), admitted("other", later)), (2, 2));
+        assert_eq!(buckets.admit_all(["many"; 7], later), Err(Refusal::Never(6)));
+        assert_eq!(buckets.admit_all(["many"; 6], later), Ok(()));
+        let owed = Err(Refusal::Later(Duration::from_millis(2_500)));
+        assert_eq!(buckets.admit_all(["many"], later), owed, "it waits for the hubs that admitted nothing");
+        hubs.set(1);
+        assert_eq!(admitted("one", later + Duration::from_secs(1)), 6);
     }
 
     #[test]

@@ -303,7 +303,9 @@ impl AdminService {
         let rotated = |service: Self| async move {
             match service.store.rotate_secrets(keys).await {
                 Ok(rewritten) => Ok(Rotated { rewritten, key }),
-                Err(error @ StoreError::SecretsKey { .. }) => Err(Failed::Conflict(error.to_string())),
+                Err(error @ (StoreError::SecretsKey { .. } | StoreError::KeyElsewhere { .. })) => {
+                    Err(Failed::Conflict(error.to_string()))
+                }
                 Err(error) => Err(Failed::Store(error)),
             }
         };

@@ -1,4 +1,5 @@
-//! Draining: the hub accepts nothing new and delivers the rest, before it is stopped or moved.
+//! Draining: the hub accepts nothing new and delivers the rest, before it is stopped or moved. Where others share its store, it hands the rest
+//! over to them.
 
 use std::fs::{self, File};
 use std::io;
@@ -110,8 +111,10 @@ impl AdminService {
     /// [`Failed`]
     pub async fn drain(&self, by: By, on: bool) -> Result<Draining, Failed> {
         let act = if on { "drain" } else { "end drain" };
-        let done =
-            |service: Self| async move { service.drain.set(on).map_err(|error| Failed::unnoted(&error)) };
+        let done = |service: Self| async move {
+            let set = service.drain.set(on).map_err(|error| Failed::unnoted(&error));
+            set.inspect(|()| service.store.set_drained(on))
+        };
         self.audited(by, act, "", done).await?;
         // The command is done, also if the rest cannot be counted.
         Ok(self.draining().await.unwrap_or_else(|error| {
@@ -128,11 +131,15 @@ impl AdminService {
         let draining = self.drain.is_on();
         // In the order of processing, so that what moves on meanwhile is counted in one of them.
         let under_way = self.drain.under_way();
-        let all = self.store.all_shards();
-        let to_fetch = self.store.pings(&all).await?.len();
-        let to_verify = self.store.request_ids(&all).await?.len();
-        let to_notify = self.store.denied(&all).await?.len();
-        let Owed { in_turn, behind: laggards, paused } = self.operator.owed().await?.of_all()?;
+        // What another hub owns is none of this one's.
+        let is_alone = self.store.spread().await?.is_none_or(|spread| spread.hubs == 1);
+        let shards = if is_alone { self.store.all_shards() } else { self.counters.here() };
+        let to_fetch = self.store.pings(&shards).await?.len();
+        let to_verify = self.store.request_ids(&shards).await?.len();
+        let to_notify = self.store.denied(&shards).await?.len();
+        let owed = self.operator.owed().await?;
+        let owed = if is_alone { owed.of_all()? } else { owed.of_this_hub() };
+        let Owed { in_turn, behind: laggards, paused } = owed;
         let nothing_left = [under_way, to_fetch, to_verify, to_notify, in_turn, laggards] == [0; 6];
         let owed =
             Remaining { under_way, to_fetch, to_verify, to_notify, in_turn, laggards, paused, nothing_left };
@@ -167,6 +174,23 @@ mod tests {
         drop(admission);
         assert_eq!(drain.under_way(), 0);
         assert!(Drain::of(folder.path()).is_on(), "the next hub is drained too");
+    }
+
+    #[tokio::test]
+    async fn of_hubs_that_share_a_store_each_counts_what_waits_in_its_own_shards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, memory) = store::in_memory();
+        let topic = "http://source.example/topic".parse().unwrap();
+        store.put_ping(topic, None, store::PingClient::default()).await.unwrap();
+        let service = AdminService::where_nothing_is_delivered(Arc::clone(&store), folder.path());
+        let to_fetch = async || service.draining().await.unwrap().owed.unwrap().to_fetch;
+        assert_eq!(to_fetch().await, 1, "it is the only one");
+        memory.share_among(2);
+        assert_eq!(to_fetch().await, 0, "no shard is its own");
+        for shard in store.all_shards() {
+            service.counters.set_saved(shard, std::time::Instant::now());
+        }
+        assert_eq!(to_fetch().await, 1);
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! How things went in the last hour: a row of samples in memory, for small plots.
+//! How things went in the last hour at this hub: a row of samples in memory, for small plots.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
 use super::sender::{Owned, Ownership, Settings};
-use crate::store::{Store, StoreError, SubscriptionSummary};
+use crate::store::{Store, StoreError, SubscriptionSummary, Uptime};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
 const WINDOW: usize = 1_024;
@@ -15,12 +15,19 @@ const STEPS: usize = 256;
 /// Until when no lease ends in a shard that is taken over now, where the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read(store.clock());
-    match store.uptime().await {
-        Ok(Some(uptime)) => Ok(scheduler::doubt_at_start(&uptime, now)),
+    // What other hubs have seen pass was no jump.
+    let others = store.others_seen().await?;
+    let known = match store.uptime().await {
+        Ok(known) => known.map(|uptime| uptime.with(others)),
+        Err(StoreError::Damaged { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let known = known.or_else(|| others.map(|seen| Uptime { seen, clock_jumps: Vec::new() }));
+    match known {
+        Some(uptime) => Ok(scheduler::doubt_at_start(&uptime, now)),
         // A store that is new has nobody whose lease could end.
-        Ok(None) if store.topics(None, 1).await?.is_empty() => Ok(None),
-        Ok(None) | Err(StoreError::Damaged { .. }) => Ok(Some(scheduler::doubt(now))),
-        Err(error) => Err(error),
+        None if store.topics(None, 1).await?.is_empty() => Ok(None),
+        None => Ok(Some(scheduler::doubt(now))),
     }
 }
 
@@ -56,7 +63,7 @@ mod tests {
     use resync_core::datetime::DateTime;
 
     use super::*;
-    use crate::store::{self, Engine, Keyring, Uptime};
+    use crate::store::{self, Engine, Keyring};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_clock_is_in_doubt_where_it_is_not_known_when_the_hub_was_up() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 
 use crate::config::Rate;
+use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::RateLimiter;
 
 /// Connections to one network for strangers. The limits per client are lower, so that no client uses this up alone.
@@ -26,6 +27,12 @@ impl NetworkLimit {
     /// For trusted clients; with `enabled` false there is no limit.
     pub fn for_trusted(enabled: bool) -> Self {
         Self(RateLimiter::new(enabled, TRUSTED))
+    }
+
+    /// From now on these hubs have the rate together.
+    #[must_use]
+    pub fn divided_among(self, hubs: &LiveHubs) -> Self {
+        Self(self.0.divided_among(hubs))
     }
 
     /// Counts a connection.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use resync_core::websub::{CallbackUrl, TopicUrl};
 
 use crate::config::LimitsConfig;
+use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::{RateLimiter, SharedRateLimiter, network};
 use crate::subscriptions::Requester;
 
@@ -52,6 +53,19 @@ impl Limits {
             renewers: buckets(config.subscriptions_per_client),
             renewals: shared(config.callback_host),
             topics: shared(config.topic),
+        }
+    }
+
+    /// From now on these hubs have the rates together.
+    #[must_use]
+    pub fn divided_among(self, hubs: &LiveHubs) -> Self {
+        Self {
+            clients: self.clients.divided_among(hubs),
+            subscribers: self.subscribers.divided_among(hubs),
+            hosts: self.hosts.divided_among(hubs),
+            renewers: self.renewers.divided_among(hubs),
+            renewals: self.renewals.divided_among(hubs),
+            topics: self.topics.divided_among(hubs),
         }
     }
 

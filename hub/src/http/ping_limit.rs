@@ -6,6 +6,7 @@ use std::time::Instant;
 use resync_core::websub::TopicUrl;
 
 use crate::config::LimitsConfig;
+use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::{RateLimiter, Refusal, SharedRateLimiter, network};
 
 /// The limits of pings; all apply.
@@ -24,6 +25,16 @@ impl PingLimit {
             clients: RateLimiter::new(config.enabled, config.ping_client),
             topics: shared(config.ping_topic),
             hosts: shared(config.ping_host),
+        }
+    }
+
+    /// From now on these hubs have the rates together.
+    #[must_use]
+    pub fn divided_among(self, hubs: &LiveHubs) -> Self {
+        Self {
+            clients: self.clients.divided_among(hubs),
+            topics: self.topics.divided_among(hubs),
+            hosts: self.hosts.divided_among(hubs),
         }
     }
 

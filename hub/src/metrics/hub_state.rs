@@ -1,4 +1,6 @@
 //! Metrics of the store, its disk and delivery, read when they are scraped.
+//!
+//! Hubs that share a store add up: each has the subscriptions of its shards, and one of them what the store holds.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +16,7 @@ use resync_common::space::Space;
 use super::{count, write, write_kinds};
 use crate::admin::Drain;
 use crate::delivery::Counters;
-use crate::store::Store;
+use crate::store::{Store, Usage};
 
 /// Where these metrics are read.
 #[derive(Debug)]
@@ -31,7 +33,8 @@ pub struct HubState {
 
 impl Collector for HubState {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let (usage, totals) = (self.store.usage(), self.counters.totals());
+        let totals = self.counters.totals();
+        let usage = if self.counters.keeps_house() { self.store.usage() } else { Usage::default() };
         let now = self.store.now().to_system_time();
         let oldest = usage.oldest.and_then(|oldest| now.duration_since(oldest.to_system_time()).ok());
         let gauges = [
@@ -40,16 +43,24 @@ impl Collector for HubState {
                 "1 while the hub accepts everything, 0 while it is drained or its store does not work",
                 f64::from(u8::from(self.store.health().is_ok() && !self.drain.is_on())),
             ),
-            ("topics", "Topics that were ever published or subscribed to", count(usage.topics as u64)),
-            ("subscriptions", "Subscriptions in force", count(self.counters.subscriptions() as u64)),
+            (
+                "topics",
+                "Topics that were ever published or subscribed to; of hubs on one database, one counts them and the others say 0",
+                count(usage.topics as u64),
+            ),
+            (
+                "subscriptions",
+                "Subscriptions in force that this hub delivers to",
+                count(self.counters.subscriptions() as u64),
+            ),
             (
                 "log_bytes",
-                "Bytes of the notifications in the logs: body, links, content type, record",
+                "Bytes of the notifications in the logs: body, links, content type, record; of hubs on one database, one counts them and the others say 0",
                 count(usage.log_bytes),
             ),
             (
                 "log_oldest_seconds",
-                "Age of the oldest notification in the logs",
+                "Age of the oldest notification in the logs; of hubs on one database, one knows it and the others say 0",
                 oldest.unwrap_or_default().as_secs_f64(),
             ),
             ("hosts", "Callback origins of the subscriptions", count(self.counters.hosts() as u64)),
@@ -76,7 +87,7 @@ impl Collector for HubState {
         let shares =
             [("publishers", usage.log_bytes - usage.strangers_bytes), ("others", usage.strangers_bytes)];
         let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));
-        let help = "Bytes of the logs: of topics with a publisher's token, and of all others";
+        let help = "Bytes of the logs: of topics with a publisher's token, and of all others; of hubs on one database, one counts them and the others say 0";
         write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;
         // If the system does not say, there is no such series.
         if let Ok(disk) = Space::of(&self.data_dir) {
@@ -94,5 +105,32 @@ impl Collector for HubState {
         let help =
             "Notifications that retention removed before they were delivered, counted per subscription";
         write(&mut encoder, ("lost_to_retention", help), &ConstCounter::new(totals.lost_to_retention))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::store::{self, Shard};
+
+    #[tokio::test]
+    async fn what_the_store_holds_is_said_by_one_of_its_hubs_so_that_a_sum_over_them_is_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _memory) = store::in_memory();
+        let posted = store::posted(&"https://source.example/t".parse().unwrap(), "changed");
+        store.append(posted, std::time::Duration::ZERO).await.unwrap();
+        let counters = Arc::new(Counters::new(store.shards()));
+        let (drain, data_dir) = (Drain::of(folder.path()), folder.path().to_owned());
+        let state = HubState { store, counters: Arc::clone(&counters), drain, data_dir };
+        let metrics = Metrics::new(state, &[]);
+        let says_topics = || {
+            let text = metrics.write().unwrap();
+            let value = text.lines().find_map(|line| line.strip_prefix("websub_topics ")).unwrap();
+            value.parse::<f64>().unwrap() > 0.5
+        };
+        assert!(!says_topics(), "another hub owns the first shard");
+        counters.set_saved(Shard::FIRST, Instant::now());
+        assert!(says_topics());
     }
 }

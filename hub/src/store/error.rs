@@ -61,6 +61,16 @@ pub enum StoreError {
         /// Their names.
         missing: Vec<KeyId>,
     },
+    /// Another hub of this store could not read secrets that were written with this hub's key.
+    #[error(
+        "the hub on {hub} is up and has no key {key}, so it could not read the secrets that this one writes: give every hub this key behind the one with which it writes, and run `resync-hub secrets rotate` there, before any puts it first; or stop the others"
+    )]
+    KeyElsewhere {
+        /// What people call its computer.
+        hub: String,
+        /// The name of the key.
+        key: KeyId,
+    },
     /// Somebody else owns the shard by now.
     #[error("the shard has a newer owner")]
     Fenced,

@@ -158,6 +158,12 @@ impl Keyring {
         self.key(id).is_some()
     }
 
+    /// The names of all keys.
+    #[cfg(feature = "postgres")]
+    pub(super) fn ids(&self) -> impl Iterator<Item = KeyId> {
+        self.0.iter().map(|key| key.id)
+    }
+
     fn key(&self, id: KeyId) -> Option<&Key> {
         self.0.iter().find(|key| key.id == id)
     }

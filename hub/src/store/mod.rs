@@ -51,8 +51,8 @@ pub use records::{
     ClockJump, Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap,
     Intent, Interval, Laggard, Lapse, Missed, NewDenial, NewNotification, NewRequest, Notification,
     NotificationLinks, NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping,
-    PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip,
-    Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
+    PingClient, PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState,
+    Shares, Skip, Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
     SubscriptionSummary, Sweep, Target, Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial,
     Watermark,
 };

@@ -11,6 +11,7 @@ use resync_core::websub::TopicUrl;
 
 use crate::concurrency::{Client, ClientClass};
 use crate::config::Rate;
+use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::{RateLimiter, site};
 use crate::store::{Store, StoreError, TopicId};
 
@@ -44,6 +45,14 @@ impl FanOutLimit {
     /// One client may have so many bytes of one topic sent per minute. With `enabled` false there is no limit.
     pub fn new(enabled: bool, bytes_per_minute: u64, store: Arc<dyn Store>) -> Self {
         Self { debts: Debts::new(enabled, bytes_per_minute), store }
+    }
+
+    /// From now on these hubs have together what clients may have sent of all topics. That of one topic is charged by the hub that fetches it.
+    #[must_use]
+    pub fn divided_among(self, hubs: &LiveHubs) -> Self {
+        let Debts { own, clients, sites, topics } = self.debts;
+        let (clients, sites) = (clients.divided_among(hubs), sites.divided_among(hubs));
+        Self { debts: Debts { own, clients, sites, topics }, ..self }
     }
 
     /// Whether this topic, and one of the clients that pinged it, have paid off what they had sent.

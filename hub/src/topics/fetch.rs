@@ -14,6 +14,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use resync_core::address::customer;
 use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -31,8 +32,8 @@ use super::topic_client::{FetchError, Fetched, TopicClient};
 use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
-    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Shard, Store,
-    StoreError, Topic, Validators,
+    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingClient, PingId, Shard,
+    Store, StoreError, Topic, Validators,
 };
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
@@ -66,9 +67,11 @@ pub struct AcceptedPing {
 }
 
 impl AcceptedPing {
-    /// A ping that waited in a shard that was taken over; its client is unknown.
+    /// A ping that another hub has accepted, or that waited in a shard that was taken over.
     fn recovered(ping: Ping) -> Self {
-        Self { ping, client: Client { network: None, class: ClientClass::Stranger } }
+        let PingClient { network, is_trusted } = ping.client;
+        let class = if is_trusted { ClientClass::Trusted } else { ClientClass::Stranger };
+        Self { ping, client: Client { network, class } }
     }
 }
 
@@ -121,7 +124,11 @@ impl Pings {
         client: Client,
         trace: Option<TraceContext>,
     ) -> Result<(), StoreError> {
-        let ping = self.store.put_ping(topic, trace).await?;
+        let by = PingClient {
+            network: client.network.map(customer),
+            is_trusted: client.class == ClientClass::Trusted,
+        };
+        let ping = self.store.put_ping(topic, trace, by).await?;
         let shard = Shard::that_fetches(&ping.topic, self.store.shards());
         self.fetcher.send(shard, AcceptedPing { ping, client });
         Ok(())
@@ -612,7 +619,10 @@ mod tests {
     async fn a_topic_that_waits_to_be_fetched_takes_few_kilobytes() {
         let folder = tempfile::tempdir().unwrap();
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let ping = store.put_ping("http://source.example/t".parse().unwrap(), None).await.unwrap();
+        let ping = store
+            .put_ping("http://source.example/t".parse().unwrap(), None, PingClient::default())
+            .await
+            .unwrap();
         let takes = size_of_val(&fetcher(&store).serve(ping, Vec::new()));
         assert!(takes <= 4 * 1_024, "{takes}");
     }
@@ -625,7 +635,7 @@ mod tests {
         let topic: TopicUrl = format!("http://{}/t", source.local_addr().unwrap()).parse().unwrap();
         store::subscribe(&*store, &topic, &"http://destination.example/d".parse().unwrap()).await;
         let shard = Shard::that_fetches(&topic, store.shards());
-        store.put_ping(topic.clone(), None).await.unwrap();
+        store.put_ping(topic.clone(), None, PingClient::default()).await.unwrap();
         let (_running, stop) = watch::channel(false);
         let hubs = [(), ()].map(|()| {
             let (queues, work) = JobQueues::new_pair();
@@ -660,7 +670,7 @@ mod tests {
         store::subscribe(&*store, &topic, &callback).await;
         drop(store);
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), u64::MAX).unwrap();
-        store.put_ping(topic.clone(), None).await.unwrap_err();
+        store.put_ping(topic.clone(), None, PingClient::default()).await.unwrap_err();
 
         let fetcher = fetcher(&store);
         let peer = fetcher.client.peer(topic.url()).await;

@@ -2,6 +2,8 @@
 //!
 //! The promise is for subscribers that are behind, so only time in which they could be served counts. Clock jumps do not count for the
 //! age of notifications that were there before, also after restarts. The limit on space knows no clock.
+//!
+//! Where several hubs share a store, one of them does this for all.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
 use crate::clock_jump::{UPTIME_SAVED_EVERY, jump, jump_while_down};
@@ -18,18 +20,37 @@ use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 
 /// How often the log is trimmed. Each time the store also saves that the hub is up.
 const EVERY: Duration = UPTIME_SAVED_EVERY;
+/// How often it is looked whether this falls to this hub: so soon that whoever takes it over finds no gap in the uptime.
+const LOOKED_EVERY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1_000 });
 /// Topics that are read at once.
 const READ_AT_ONCE: usize = 1_000;
 
-/// Trims the log again and again until `stop` turns true.
-pub async fn keep_trimming(store: Arc<dyn Store>, config: RetentionConfig, mut stop: watch::Receiver<bool>) {
-    let mut ticks = interval(EVERY);
-    let mut known = None;
+/// Trims the log again and again until `stop` turns true, whenever this hub keeps house for the store.
+pub async fn keep_trimming(
+    store: Arc<dyn Store>,
+    config: RetentionConfig,
+    keeps_house: impl Fn() -> bool + Send,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut looks = interval(LOOKED_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut known, mut due) = (None::<Age>, Instant::now());
     loop {
         tokio::select! {
-            _ = ticks.tick() => {}
+            _ = looks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => break,
         }
+        if !keeps_house() {
+            // Another hub writes the uptime now: what is known here of it is outdated when this hub has its turn again.
+            (known, due) = (None, Instant::now());
+            continue;
+        }
+        // A jump is written down at once, so that no other hub that starts now takes the time for passed.
+        let has_jumped = known.as_ref().is_some_and(|age| age.has_jumped(clocks(store.as_ref())));
+        if Instant::now() < due && !has_jumped {
+            continue;
+        }
+        due = Instant::now() + EVERY;
         if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks(store.as_ref())).await {
             error!(%error, "log not trimmed; trying again in a minute");
         }
@@ -78,7 +99,7 @@ async fn trim(
 /// When the hub was up before this start.
 async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreError> {
     match store.uptime().await {
-        Ok(Some(uptime)) => return Ok(uptime),
+        Ok(Some(uptime)) => return Ok(uptime.with(store.others_seen().await?)),
         Ok(None) => {}
         Err(error @ StoreError::Damaged { .. }) => {
             warn!(%error, "time of the last stop unreadable: taken from the newest notification");
@@ -134,6 +155,12 @@ impl Age {
         self.look(wall, monotonic);
         let jumped: Duration = self.clock_jumps.iter().map(|jump| jump.length).sum();
         wall.checked_sub(self.promised + jumped).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Whether the wall clock has jumped since they were read.
+    fn has_jumped(&self, (wall, monotonic): (SystemTime, Instant)) -> bool {
+        let (wall_before, monotonic_before) = self.looked;
+        jump(wall_before, wall, monotonic.saturating_duration_since(monotonic_before)).is_some()
     }
 
     /// Reads both clocks.
@@ -224,6 +251,17 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_jump_is_seen_before_it_is_counted() {
+        let mut machine = Machine::new();
+        machine.pass(HOUR);
+        assert!(!machine.age.has_jumped((machine.wall, machine.monotonic)));
+        machine.wall += HOUR;
+        assert!(machine.age.has_jumped((machine.wall, machine.monotonic)));
+        machine.pass(EVERY);
+        assert!(!machine.age.has_jumped((machine.wall, machine.monotonic)), "it was counted");
+    }
+
+    #[test]
     fn what_comes_after_a_clock_jump_is_kept_for_the_promised_time_too() {
         let mut machine = Machine::new();
         machine.pass(HOUR);
@@ -291,7 +329,7 @@ mod tests {
         let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
         let config = RetentionConfig { age: PROMISED, size: u64::MAX };
         let (stop, stopped) = watch::channel(false);
-        let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, stopped));
+        let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, || true, stopped));
         let first = loop {
             match store.uptime().await.unwrap() {
                 Some(uptime) if uptime.seen < DateTime::now() => break uptime.seen,
@@ -301,6 +339,34 @@ mod tests {
         stop.send(true).unwrap();
         trimming.await.unwrap();
         assert!(store.uptime().await.unwrap().unwrap().seen > first);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hub_writes_down_the_uptime_only_while_it_keeps_house_for_the_store() {
+        let (store, _memory) = store::in_memory();
+        let config = RetentionConfig { age: PROMISED, size: u64::MAX };
+        let (keeps, kept) = watch::channel(false);
+        let (answer, mut answers) = watch::channel(true);
+        let keeps_house = move || {
+            let keeps = *kept.borrow();
+            answer.send_replace(keeps);
+            keeps
+        };
+        let (stop, stopped) = watch::channel(false);
+        let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, keeps_house, stopped));
+        answers.wait_for(|keeps| !*keeps).await.unwrap();
+        assert_eq!(store.uptime().await.unwrap(), None, "another hub does it");
+        keeps.send(true).unwrap();
+        while store.uptime().await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        keeps.send(false).unwrap();
+        answers.wait_for(|keeps| !*keeps).await.unwrap();
+        let of_another = Uptime { seen: DateTime::now(), clock_jumps: Vec::new() };
+        store.put_uptime(of_another.clone()).await.unwrap();
+        stop.send(true).unwrap();
+        trimming.await.unwrap();
+        assert_eq!(store.uptime().await.unwrap(), Some(of_another), "nor does it at its stop");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -157,6 +157,7 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
+    use crate::store::PingClient;
 
     /// Whether a task was woken.
     #[derive(Default)]
@@ -172,7 +173,12 @@ mod tests {
     const KNOWN: Client = Client { network: None, class: ClientClass::Trusted };
 
     fn ping(id: u64) -> Ping {
-        Ping { id: PingId(id), topic: "http://source.example/feed".parse().unwrap(), trace: None }
+        Ping {
+            id: PingId(id),
+            topic: "http://source.example/feed".parse().unwrap(),
+            trace: None,
+            client: PingClient::default(),
+        }
     }
 
     #[tokio::test]
@@ -314,7 +320,12 @@ mod tests {
     #[tokio::test]
     async fn b33_a_ping_wakes_nobody_who_waits_for_another_topic() {
         let flights = SingleFlight::default();
-        let other = Ping { id: PingId(9), topic: "http://other.example/".parse().unwrap(), trace: None };
+        let other = Ping {
+            id: PingId(9),
+            topic: "http://other.example/".parse().unwrap(),
+            trace: None,
+            client: PingClient::default(),
+        };
         flights.join(&ping(1), STRANGER);
         flights.join(&other, STRANGER);
         let first = ping(1);

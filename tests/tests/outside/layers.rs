@@ -47,6 +47,7 @@ const HUB: Layers = Layers {
         "store",
         "trace_context",
         "rate_limiter",
+        "live_hubs",
         "config",
         "meters",
         "pem",

@@ -1,6 +1,8 @@
 //! Where several hubs share a store, each owns its share of the shards: it takes what is free, also that of hubs that are dead, and lets go what
 //! it has too much when another hub comes.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,7 +11,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{NotTaken, Owner};
-use crate::store::{Shard, Spread, StoreError};
+use crate::store::{Epoch, Shard, Spread, StoreError};
 
 /// How often it is looked how the shards are spread.
 const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
@@ -41,7 +43,9 @@ impl Owner {
                 return true;
             }
         };
-        let mut lost = lost(owned, &spread);
+        self.0.settings.hubs.set(spread.sharing);
+        let mut lost = self.lost(owned, &spread);
+        self.release_unknown(&spread);
         if lapse.is_some() {
             lost.extend(self.call_off_lost(takings, &spread));
         }
@@ -64,17 +68,42 @@ impl Owner {
     }
 
     /// The shards that are being taken over, and those that are here.
-    fn here(&self) -> (Vec<Shard>, Vec<Shard>) {
+    fn here(&self) -> (Vec<Shard>, BTreeMap<Shard, Epoch>) {
         let takings = self.0.takings();
-        self.0.workers.all_assigned().into_iter().partition(|shard| takings.contains_key(shard))
+        (takings.keys().copied().collect(), self.0.workers.owned())
+    }
+
+    /// Those of these that were claimed or released since by somebody else, as the store says.
+    fn lost(&self, owned: BTreeMap<Shard, Epoch>, spread: &Spread) -> Vec<Shard> {
+        // What this hub has let go itself meanwhile, and perhaps taken again, is none of them.
+        let now = self.0.workers.owned();
+        let is_lost = |of: &(Shard, Epoch)| !spread.own.contains(of) && now.get(&of.0) == Some(&of.1);
+        owned.into_iter().filter(is_lost).map(|(shard, _)| shard).collect()
+    }
+
+    /// Releases what this hub owns without knowing: a claim was carried out late, and no other hub may take the shard. What is on its way out is
+    /// released once more, which changes nothing.
+    fn release_unknown(&self, spread: &Spread) {
+        let here = self.0.workers.all_assigned();
+        let unknown: Vec<_> = spread.own.iter().copied().filter(|(shard, _)| !here.contains(shard)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let owner = Arc::clone(&self.0);
+        self.0.background.spawn(async move {
+            for (shard, epoch) in unknown {
+                // Where that fails, the next look finds it again.
+                let _ = owner.release(shard, epoch).await;
+            }
+        });
     }
 
     /// Ends the takings of those of these that are other hubs' by now, although they may have been claimed. Returns those that have come here
     /// meanwhile.
     fn call_off_lost(&self, takings: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
-        let mut lost = lost(takings, spread);
         // What was called off is never handed over, so nobody need wait for the end of it.
-        lost.retain(|shard| self.0.call_off(*shard).is_none());
+        let mut lost = takings;
+        lost.retain(|shard| !spread.free.contains(shard) && self.0.call_off(*shard).is_none());
         lost
     }
 
@@ -82,7 +111,7 @@ impl Owner {
     /// delivery as well as their owner. Returns whether their workers have given them up.
     async fn leave_lost(&self, lost: Vec<Shard>) -> bool {
         let told = |shards: usize| {
-            warn!(shards, "other hubs have taken over shards of this one, which they took for dead");
+            warn!(shards, "shards let go: the database does not count them as this hub's any more");
         };
         self.leave(lost, told).await
     }
@@ -146,10 +175,4 @@ impl Owner {
             }
         }
     }
-}
-
-/// Those of these that are other hubs' by now.
-fn lost(mut shards: Vec<Shard>, spread: &Spread) -> Vec<Shard> {
-    shards.retain(|shard| !spread.free.contains(shard));
-    shards
 }

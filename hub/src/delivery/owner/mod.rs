@@ -131,6 +131,9 @@ impl Owner {
     pub(super) async fn take_all(&self, waiting: &[Arc<dyn WaitingWork>]) -> Result<(), NotTaken> {
         self.0.workers.set_waiting_work(waiting);
         let spread = self.0.store.spread().await?;
+        if let Some(spread) = &spread {
+            self.0.settings.hubs.set(spread.sharing);
+        }
         let shards = spread.as_ref().map_or_else(|| self.0.store.all_shards(), |spread| self.wanted(spread));
         let mut all = try_join_all(shards.into_iter().map(|shard| self.expect(shard))).await?;
         let doubted_until = doubt(self.0.store.as_ref()).await?;

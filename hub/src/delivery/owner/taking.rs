@@ -96,6 +96,7 @@ impl Taking {
         counters.set_gauges(shard, scheduler.laggard_count(), scheduler.open_breakers());
         counters.set_subscriptions(shard, scheduler.in_force(now), scheduler.hosts());
         counters.set_saved(shard, now.monotonic);
+        workers.hand_over(shard, owned.ownership.epoch);
         workers.send(self.worker, WorkerMessage::TakeOver(Box::new(owned)))?;
         takings.remove(&shard);
         drop(takings);

@@ -40,6 +40,10 @@ impl Gauges {
     fn not_here() -> Self {
         Self { saved: AtomicU64::new(NOT_HERE), ..Self::default() }
     }
+
+    fn is_here(&self) -> bool {
+        self.saved.load(Ordering::Relaxed) != NOT_HERE
+    }
 }
 
 /// The totals at one moment.
@@ -131,6 +135,17 @@ impl Counters {
         }
     }
 
+    /// The shards that this hub delivers for.
+    pub fn here(&self) -> Vec<Shard> {
+        let shards = self.shards.iter().zip(0..);
+        shards.filter(|(gauges, _)| gauges.is_here()).map(|(_, shard)| Shard(shard)).collect()
+    }
+
+    /// Whether this hub does what is done once for the whole store, as the owner of its first shard.
+    pub fn keeps_house(&self) -> bool {
+        self.of(Shard::FIRST).is_some_and(Gauges::is_here)
+    }
+
     /// How many requests are under way, by lane; as of a checkpoint interval ago at most.
     pub fn in_flight(&self) -> [(&'static str, usize); Lane::ALL.len()] {
         Lane::ALL.map(|lane| (lane.name(), self.in_flight[lane as usize].load(Ordering::Relaxed)))
@@ -192,7 +207,10 @@ mod tests {
         assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(6));
         counters.set_saved(Shard(1), at(9));
         assert_eq!(counters.checkpoint_age(at(10)), Duration::from_secs(1));
+        assert!(counters.keeps_house());
         counters.forget(Shard(0));
+        assert!(!counters.keeps_house(), "the first shard is another hub's");
+        assert_eq!(counters.here(), [Shard(1)]);
         assert_eq!(counters.checkpoint_age(at(13)), Duration::from_secs(4), "of the one that is left");
         counters.forget(Shard(1));
         assert_eq!(counters.checkpoint_age(at(99)), Duration::ZERO);

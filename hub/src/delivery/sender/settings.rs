@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::scheduler::{BreakerPolicy, RetryPolicy};
 use crate::egress::ConfirmedAddresses;
+use crate::live_hubs::LiveHubs;
 use crate::telemetry::Tracer;
 
 /// How deliveries are made.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub signature: Arc<SignatureConfig>,
     /// Topics whose feeds are sent without entries that the subscriber has got already.
     pub entry_diff: Prefixes,
+    /// The hubs of the store, as their heartbeats say.
+    pub hubs: LiveHubs,
     /// What begins the spans of attempts.
     pub tracer: Tracer,
 }

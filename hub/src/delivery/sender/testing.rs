@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::config::{Prefixes, SignatureConfig};
 use crate::delivery::{BreakerPolicy, Delivery, RetryPolicy, Settings};
 use crate::egress::{ConfirmedAddresses, Guard};
+use crate::live_hubs::LiveHubs;
 use crate::store::{Store, WallClock};
 use crate::telemetry::Tracer;
 
@@ -140,6 +141,7 @@ pub(crate) fn settings() -> Settings {
         confirmed: ConfirmedAddresses::new(true, "1/h, burst 3".parse().unwrap(), WallClock::default()),
         signature: Arc::new(SignatureConfig::always(SignatureMethod::Sha256)),
         entry_diff: Prefixes::default(),
+        hubs: LiveHubs::default(),
         tracer: Tracer::default(),
     }
 }

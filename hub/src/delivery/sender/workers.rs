@@ -55,12 +55,21 @@ struct Shared {
     senders: Vec<mpsc::UnboundedSender<WorkerMessage>>,
     /// How many the store has.
     shards: u16,
-    /// By the shards that this hub owns or is about to take over: the numbers of their workers.
-    assigned: Mutex<BTreeMap<Shard, usize>>,
+    /// The shards that this hub owns or is about to take over.
+    assigned: Mutex<BTreeMap<Shard, Assigned>>,
     /// What else is done for these shards. It reaches the workers itself, so it is kept elsewhere.
     waiting: OnceLock<Vec<Weak<dyn WaitingWork>>>,
     /// Who takes over again what a worker gives up by itself.
     given_up: OnceLock<mpsc::UnboundedSender<GivenUp>>,
+}
+
+/// Where a shard is.
+#[derive(Clone, Copy, Debug)]
+struct Assigned {
+    /// The number of its worker.
+    worker: usize,
+    /// With which this hub owns it; `None`: it is being taken over.
+    epoch: Option<Epoch>,
 }
 
 impl Workers {
@@ -115,11 +124,18 @@ impl Workers {
             return None;
         }
         let mut shards = vec![0_usize; self.0.senders.len()];
-        assigned.values().for_each(|worker| shards[*worker] += 1);
+        assigned.values().for_each(|assigned| shards[assigned.worker] += 1);
         // The first of those that have equally few: so all shards of a store are dealt out in turn.
         let worker = (0..shards.len()).min_by_key(|worker| shards[*worker])?;
-        assigned.insert(shard, worker);
+        assigned.insert(shard, Assigned { worker, epoch: None });
         Some(worker)
+    }
+
+    /// A shard is handed over to the worker to which it is assigned.
+    pub(crate) fn hand_over(&self, shard: Shard, epoch: Epoch) {
+        if let Some(assigned) = self.assigned().get_mut(&shard) {
+            assigned.epoch = Some(epoch);
+        }
     }
 
     /// No worker has this shard any more, so nothing else is done for it either. Only who was to bring it, or its worker, may say so: somebody
@@ -137,7 +153,7 @@ impl Workers {
 
     /// The number of the worker that has this shard, or is about to.
     pub(crate) fn worker_of(&self, shard: Shard) -> Result<usize, NotOwned> {
-        self.assigned().get(&shard).copied().ok_or(NotOwned(shard))
+        self.assigned().get(&shard).map(|assigned| assigned.worker).ok_or(NotOwned(shard))
     }
 
     /// The shards that this hub has, or is about to.
@@ -145,7 +161,13 @@ impl Workers {
         self.assigned().keys().copied().collect()
     }
 
-    fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, usize>> {
+    /// The shards that this hub has, with the epochs of its claims.
+    pub(crate) fn owned(&self) -> BTreeMap<Shard, Epoch> {
+        let assigned = self.assigned();
+        assigned.iter().filter_map(|(shard, assigned)| Some((*shard, assigned.epoch?))).collect()
+    }
+
+    fn assigned(&self) -> MutexGuard<'_, BTreeMap<Shard, Assigned>> {
         // What it guards is complete between any two statements.
         lock(&self.0.assigned)
     }
@@ -172,5 +194,11 @@ mod tests {
         assert_eq!(workers.worker_of(Shard(4)), Err(NotOwned(Shard(4))));
         assert_eq!(workers.assign(Shard(9)), Some(1), "it has none left");
         assert_eq!(workers.worker_of(Shard(9)), Ok(1));
+        workers.hand_over(Shard(9), Epoch(2));
+        assert_eq!(
+            workers.owned(),
+            BTreeMap::from([(Shard(9), Epoch(2))]),
+            "the others are being taken over"
+        );
     }
 }

@@ -17,6 +17,7 @@ use resync_core::datetime::DateTime;
 use super::recent::{Allowed, Reverifications};
 use crate::config::Rate;
 use crate::egress::guard::{canonical, network};
+use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::RateLimiter;
 use crate::store::WallClock;
 
@@ -134,6 +135,13 @@ impl ConfirmedAddresses {
             rate: RateLimiter::new(enabled, rate),
             reverification_rate: RateLimiter::new(enabled, rate),
         }
+    }
+
+    /// From now on these hubs have the rates together.
+    #[must_use]
+    pub fn divided_among(self, hubs: &LiveHubs) -> Self {
+        let rate = self.rate.divided_among(hubs);
+        Self { rate, reverification_rate: self.reverification_rate.divided_among(hubs), ..self }
     }
 
     /// The host of this origin confirmed a subscription, with a lease until then, at this address if that is known.

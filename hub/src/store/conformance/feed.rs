@@ -12,8 +12,8 @@ use super::{
     LEASE, Place, activate, append, ask_to_subscribe, callback, on_postgres, posted, subscribe, the, topic,
 };
 use crate::store::{
-    Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, Shard, Store,
-    StoreEvent, TopicId,
+    Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, PingClient, Shard,
+    Store, StoreEvent, TopicId,
 };
 
 on_postgres!(
@@ -143,7 +143,7 @@ async fn what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no
     let [mut here, mut elsewhere] = stores.each_ref().map(|store| store.watch_accepted());
     let at = &*stores[0];
     let request = ask_to_subscribe(at, &topic("t"), &callback("d"), "a secret").await;
-    let ping = at.put_ping(topic("u"), None).await.unwrap();
+    let ping = at.put_ping(topic("u"), None, PingClient::default()).await.unwrap();
     let scope = DenialScope::Everything;
     let denial = NewDenial { topic: topic("t"), callback: callback("d"), reason: String::new(), scope };
     let denial = at.deny(denial).await.unwrap().unwrap();

@@ -11,8 +11,8 @@ use resync_core::websub::{CallbackUrl, TopicUrl};
 use super::{LEASE, Place, at, behind, gone, posted, read, topic, within};
 use crate::store::{
     Activation, Appended, Checkpoint, ContentKind, Engine, Epoch, Intent, Laggard, NewNotification,
-    NewRequest, Offset, PendingRequest, Ping, Shard, Skip, Store, StoreError, Subscription, SubscriptionId,
-    Trimmed, Watermark,
+    NewRequest, Offset, PendingRequest, Ping, PingClient, Shard, Skip, Store, StoreError, Subscription,
+    SubscriptionId, Trimmed, Watermark,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 use crate::trace_context::TraceContext;
@@ -168,7 +168,8 @@ impl Model {
                 self.checkpoint(store, pair, paused, late, cursor).await;
             }
             Operation::Ping { topic, put: true } => {
-                let ping = store.put_ping(topic_of(topic), trace_of(self.now)).await.unwrap();
+                let ping =
+                    store.put_ping(topic_of(topic), trace_of(self.now), PingClient::default()).await.unwrap();
                 let waiting = self.pings.get(&topic).and_then(|waiting| waiting.trace);
                 self.pings.insert(topic, Ping { trace: ping.trace.or(waiting), ..ping });
             }

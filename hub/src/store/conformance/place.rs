@@ -91,14 +91,20 @@ impl Place {
     /// The store as another hub has it open at the same time, with a folder of its own.
     #[cfg(feature = "postgres")]
     pub(super) async fn second(&self) -> Arc<dyn Store> {
-        self.in_folder("second").await
+        self.in_folder("second", Keyring::none()).await.unwrap()
+    }
+
+    /// The same with these keys.
+    #[cfg(feature = "postgres")]
+    pub(super) async fn second_with(&self, keys: Keyring) -> store::Result<Arc<dyn Store>> {
+        self.in_folder("second", keys).await
     }
 
     #[cfg(feature = "postgres")]
-    async fn in_folder(&self, name: &str) -> Arc<dyn Store> {
+    async fn in_folder(&self, name: &str, keys: Keyring) -> store::Result<Arc<dyn Store>> {
         let store::Place::Database(config) = &self.store else { panic!("a folder has one owner") };
         let config = DatabaseConfig { data_dir: self.folder.path().join(name), ..config.clone() };
-        store::Place::Database(config).open(Keyring::none(), 0).await.unwrap()
+        store::Place::Database(config).open(keys, 0).await
     }
 
     /// Does this in the database, behind the hub's back.
@@ -174,7 +180,7 @@ impl SharedDatabase {
 
     /// The store as the hub of this name has it open.
     pub(crate) async fn hub(&self, name: &str) -> Arc<dyn Store> {
-        self.0.in_folder(name).await
+        self.0.in_folder(name, Keyring::none()).await.unwrap()
     }
 
     /// Does this in the database, behind the hubs' backs.

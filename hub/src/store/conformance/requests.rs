@@ -6,7 +6,9 @@ use super::{
     Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
     owned_by_hubs, pinged, secret, topic, waiting,
 };
-use crate::store::{Activation, DenialScope, Intent, NewDenial, NewRequest, PendingRequest, Ping, Shard};
+use crate::store::{
+    Activation, DenialScope, Intent, NewDenial, NewRequest, PendingRequest, Ping, PingClient, Shard,
+};
 use crate::trace_context::TraceContext;
 
 on_every_engine!(
@@ -28,9 +30,9 @@ on_every_engine!(
 
 async fn pings_wait_until_they_are_removed(place: Place) {
     let store = place.open().await;
-    let b = store.put_ping(topic("~b"), None).await.unwrap();
+    let b = store.put_ping(topic("~b"), None, PingClient::default()).await.unwrap();
     let trace = TraceContext::parse(b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
-    let a = store.put_ping(topic("a"), trace).await.unwrap();
+    let a = store.put_ping(topic("a"), trace, PingClient::default()).await.unwrap();
     assert!(trace.is_some() && a.trace == trace);
     let store = place.reopen(store).await;
     assert_eq!(pinged(&*store).await, [b.clone(), a.clone()]);
@@ -44,7 +46,7 @@ async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
     let mut store = place.open().await;
     let [first, other] = [TraceContext::begin(), TraceContext::begin()].map(Some);
     for (put, kept) in [(first, first), (None, first), (other, other), (None, other)] {
-        let ping = store.put_ping(topic("t"), put).await.unwrap();
+        let ping = store.put_ping(topic("t"), put, PingClient::default()).await.unwrap();
         assert_eq!(ping.trace, put);
         store = place.reopen(store).await;
         assert_eq!(pinged(&*store).await, [Ping { trace: kept, ..ping }]);
@@ -53,9 +55,9 @@ async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
 
 async fn a_newer_ping_replaces_the_older_one_of_its_topic(place: Place) {
     let store = place.open().await;
-    let older = store.put_ping(topic("~t"), None).await.unwrap();
+    let older = store.put_ping(topic("~t"), None, PingClient::default()).await.unwrap();
     let store = place.reopen(store).await;
-    let newer = store.put_ping(topic("%7Et"), None).await.unwrap();
+    let newer = store.put_ping(topic("%7Et"), None, PingClient::default()).await.unwrap();
     assert!(older.id < newer.id);
     store.remove_ping(&older).await.unwrap();
     assert_eq!(pinged(&*store).await, std::slice::from_ref(&newer));
@@ -210,7 +212,7 @@ async fn pings_are_listed_by_the_shards_of_their_topics_origins(place: Place) {
     let mut all = Vec::new();
     for number in 0..60 {
         let topic = topic(format!("https://s{}.example/{number}", number % 30));
-        all.push(store.put_ping(topic, None).await.unwrap());
+        all.push(store.put_ping(topic, None, PingClient::default()).await.unwrap());
     }
     let store = place.reopen(store).await;
     let shard = |topic: &TopicUrl| Shard::that_fetches(topic, store.shards());

@@ -13,8 +13,8 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, NewDenial, Offset, Shard, Spread, Store, StoreError,
-    Uptime,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, NewDenial, Offset, Ping, PingClient, Shard,
+    Spread, Store, StoreError, Uptime,
 };
 
 on_postgres!(
@@ -25,8 +25,12 @@ on_postgres!(
     a_former_owner_is_refused_after_the_other_has_taken_its_shard,
     a_shard_of_a_hub_that_is_up_is_not_taken,
     how_the_shards_are_spread_over_the_hubs_is_known_to_each,
+    the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
     the_uptime_that_both_write_is_that_of_one_of_them,
+    whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it,
+    when_another_hub_was_up_last_is_known_by_its_heartbeats,
+    a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
 );
 
 pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
@@ -153,15 +157,36 @@ async fn a_shard_of_a_hub_that_is_up_is_not_taken(place: Place) {
 async fn how_the_shards_are_spread_over_the_hubs_is_known_to_each(place: Place) {
     let [owner, other] = both(&place).await;
     let epoch = owner.claim(Shard(3)).await.unwrap();
-    assert!(owner.claim(Shard(3)).await.unwrap() > epoch, "its own it claims again");
+    let again = owner.claim(Shard(3)).await.unwrap();
+    assert!(again > epoch, "its own it claims again");
     let all = owner.all_shards();
     let mut others = all.clone();
     others.retain(|shard| *shard != Shard(3));
-    assert_eq!(owner.spread().await.unwrap(), Some(Spread { hubs: 2, free: all.clone() }));
-    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 2, free: others }));
+    let spread = |hubs, free: &[Shard], own: &[(Shard, Epoch)]| {
+        Some(Spread { hubs, sharing: hubs, shares: true, free: free.to_vec(), own: own.to_vec() })
+    };
+    assert_eq!(owner.spread().await.unwrap(), spread(2, &all, &[(Shard(3), again)]));
+    assert_eq!(other.spread().await.unwrap(), spread(2, &others, &[]));
     assert!(owner.may_begin() && other.may_begin());
     drop(owner);
-    assert_eq!(other.spread().await.unwrap(), Some(Spread { hubs: 1, free: all }), "it has left");
+    assert_eq!(other.spread().await.unwrap(), spread(1, &all, &[]), "it has left");
+}
+
+async fn the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any(place: Place) {
+    let stores = both(&place).await;
+    let sharing = async |number: usize| {
+        let Spread { sharing, shares, .. } = stores[number].spread().await.unwrap().unwrap();
+        (sharing, shares)
+    };
+    stores[0].set_drained(true);
+    while sharing(1).await != (1, true) {}
+    assert_eq!(sharing(0).await, (1, false));
+    stores[1].set_drained(true);
+    while sharing(0).await != (2, true) {}
+    assert_eq!(sharing(1).await, (2, true), "somebody has to own them");
+    stores[0].set_drained(false);
+    while sharing(1).await != (1, false) {}
+    assert_eq!(sharing(0).await, (1, true));
 }
 
 /// Topics, hosts and clients are shared by many, and locked by each in the same order.
@@ -203,4 +228,60 @@ async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
     let kept = stores[0].uptime().await.unwrap().unwrap();
     assert_eq!(stores[1].uptime().await.unwrap().as_ref(), Some(&kept));
     assert!(moments.contains(&kept.seen));
+}
+
+async fn whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it(place: Place) {
+    let [one, other] = both(&place).await;
+    let client = |last, is_trusted| PingClient { network: Some([192, 0, 2, last].into()), is_trusted };
+    for (by, kept) in [
+        (client(1, false), client(1, false)),
+        (client(2, true), client(2, true)),
+        (client(3, false), client(2, true)),
+        (client(4, true), client(4, true)),
+    ] {
+        let ping = one.put_ping(topic("t"), None, by).await.unwrap();
+        assert_eq!(super::pinged(&*other).await, [Ping { client: kept, ..ping }]);
+    }
+}
+
+async fn when_another_hub_was_up_last_is_known_by_its_heartbeats(place: Place) {
+    let store = place.open().await;
+    assert_eq!(store.others_seen().await.unwrap(), None);
+    place.sql("INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'dead', '', to_timestamp(1000000005))");
+    assert_eq!(store.others_seen().await.unwrap(), Some(at(1_000_000_000)));
+    let other = place.second().await;
+    assert!(store.others_seen().await.unwrap().unwrap() > at(1_000_000_000), "the last of them counts");
+    drop(other);
+    assert_eq!(store.others_seen().await.unwrap(), Some(at(1_000_000_000)), "it has stopped");
+}
+
+async fn a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed(
+    place: Place,
+) {
+    let (old, new) = (Keyring::generate(), Keyring::generate());
+    let keys = |text: &str| Keyring::parse(text).unwrap();
+    let (old_first, new_first) = (keys(&format!("{old} {new}")), keys(&format!("{new} {old}")));
+    let one = place.open_with(keys(&old)).await.unwrap();
+    let refused = place.second_with(new_first.clone()).await.unwrap_err();
+    let is_named =
+        matches!(refused, StoreError::KeyElsewhere { key, .. } if Some(key) == new_first.writes_with());
+    assert!(is_named, "{refused}");
+
+    assert_eq!(one.rotate_secrets(old_first).await.unwrap(), 0, "it reads with the new one from now on");
+    let other = loop {
+        match place.second_with(new_first.clone()).await {
+            Ok(other) => break other,
+            // The next heartbeat says so.
+            Err(error) => assert!(matches!(error, StoreError::KeyElsewhere { .. }), "{error}"),
+        }
+    };
+    other.rotate_secrets(new_first.clone()).await.unwrap();
+    ask_to_subscribe(&*one, &topic("t"), &callback("d"), "under the old key").await;
+    drop((one, other));
+    let missing = place.open_with(keys(&new)).await.unwrap_err();
+    assert!(matches!(missing, StoreError::SecretsKey { .. }), "{missing}");
+    let store = place.open_with(new_first.clone()).await.unwrap();
+    assert_eq!(store.rotate_secrets(new_first).await.unwrap(), 1);
+    drop(store);
+    place.open_with(keys(&new)).await.unwrap();
 }

@@ -12,7 +12,7 @@ use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
 use super::fjall::Fjall;
 use super::reserve::DiskReserve;
 use super::shared::Shared;
-use crate::store::{Keyring, Lapse, Result, Shard, Spread, Store, StoreError, StoreEvent};
+use crate::store::{Epoch, Keyring, Lapse, Result, Shard, Spread, Store, StoreError, StoreEvent};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragile(Arc<State>);
@@ -244,6 +244,8 @@ pub(super) struct OtherHub(Arc<Elsewhere>);
 struct Elsewhere {
     shards: Mutex<BTreeSet<Shard>>,
     refused: AtomicUsize,
+    /// What this hub owns.
+    own: Mutex<BTreeMap<Shard, Epoch>>,
     /// How many hubs share the store; 0: nobody shares it.
     hubs: AtomicUsize,
     has_lapsed: AtomicBool,
@@ -259,12 +261,25 @@ impl OtherHub {
         Err(StoreError::Owned)
     }
 
+    /// This hub owns a shard from now on.
+    pub(super) fn claimed(&self, shard: Shard, epoch: Epoch) {
+        self.0.own.lock().unwrap().insert(shard, epoch);
+    }
+
+    /// Nobody does.
+    pub(super) fn released(&self, shard: Shard) {
+        self.0.own.lock().unwrap().remove(&shard);
+    }
+
     /// How all these shards are spread, where the store is shared.
     pub(super) fn spread(&self, mut all: Vec<Shard>) -> Option<Spread> {
         let hubs = self.0.hubs.load(Ordering::SeqCst);
         let elsewhere = self.0.shards.lock().unwrap();
         all.retain(|shard| !elsewhere.contains(shard));
-        (hubs > 0).then_some(Spread { hubs, free: all })
+        let own = self.0.own.lock().unwrap();
+        let own = own.iter().filter(|(shard, _)| !elsewhere.contains(shard));
+        let own = own.map(|(shard, epoch)| (*shard, *epoch)).collect();
+        (hubs > 0).then_some(Spread { hubs, sharing: hubs, shares: true, free: all, own })
     }
 
     pub(super) fn lapse(&self) -> Option<Lapse> {

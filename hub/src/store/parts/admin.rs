@@ -54,7 +54,8 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
     /// else goes on; returns how many. After a crash the next call finishes this.
     ///
     /// # Errors
-    /// [`StoreError::SecretsKey`](crate::store::StoreError::SecretsKey) when a key that is still needed is not among them; then nothing has changed.
+    /// [`StoreError::SecretsKey`](crate::store::StoreError::SecretsKey) when a key that is still needed is not among them, and
+    /// [`StoreError::KeyElsewhere`](crate::store::StoreError::KeyElsewhere) when another hub that is up has not the first of them; then nothing has changed.
     async fn rotate_secrets(&self, keys: Keyring) -> Result<u64>;
 
     /// Writes a backup of everything as of one moment after this was called, while everything else goes on, and of the files

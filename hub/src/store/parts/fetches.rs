@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use resync_core::websub::TopicUrl;
 
-use crate::store::{Offset, Ping, Result, Shard, TopicId, Validators};
+use crate::store::{Offset, Ping, PingClient, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
 /// Pings that were acknowledged and not yet acted on, and what fetches need to ask only for what is new.
@@ -15,9 +15,14 @@ pub trait Fetches: std::fmt::Debug + Send + Sync + 'static {
     /// Stores what the topic says now about this version, which an earlier fetch appended.
     async fn put_validators(&self, topic: TopicId, version: Offset, validators: Validators) -> Result<()>;
 
-    /// Stores that this topic has to be fetched, and in which trace. It replaces an older ping of the same topic, and takes its trace if
-    /// it has none of its own.
-    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping>;
+    /// Stores that this topic has to be fetched, in which trace and for whom. It replaces an older ping of the same topic, and takes its
+    /// trace if it has none of its own, and its client if that alone is trusted.
+    async fn put_ping(
+        &self,
+        topic: TopicUrl,
+        trace: Option<TraceContext>,
+        client: PingClient,
+    ) -> Result<Ping>;
 
     /// Removes a ping that was served. One that was replaced meanwhile stays.
     async fn remove_ping(&self, ping: &Ping) -> Result<()>;

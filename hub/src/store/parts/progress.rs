@@ -32,6 +32,10 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
     /// How the shards are spread over the hubs now; `None`: this hub is the only one, and owns them all.
     async fn spread(&self) -> Result<Option<Spread>>;
 
+    /// Whether this hub is to own no shards while another one can. All hubs know that within a second. It is not, unless this says so. Asks
+    /// nobody; an embedded store has no other hubs.
+    fn set_drained(&self, is_drained: bool);
+
     /// Whether this hub may begin something for its shards. Soon after it may not, others take it for dead; from then on it may not before that
     /// [`Lapse`] is settled. Asks nobody.
     fn may_begin(&self) -> bool;

@@ -27,7 +27,9 @@ const PAUSE: &str = "SELECT hub.pause_1($1, $2, $3, $4) AS is_there";
 const RESUME: &str = "SELECT hub.resume_1($1, $2, $3, $4)";
 const PAUSED: &str = "SELECT p.topic FROM hub.paused p ORDER BY p.topic";
 const ENCRYPTION: &str = "SELECT s.secret_keys, s.plain_secrets FROM hub.store s";
-const NOTE_ENCRYPTION: &str = "SELECT hub.note_secret_keys_1($1, $2, $3, $4, $5, $6) AS is_noted";
+const NOTE_ENCRYPTION: &str = "SELECT hub.note_secret_keys_2($1, $2, $3, $4, $5, $6, $7) AS is_noted";
+const WITHOUT_KEY: &str = "SELECT n.name FROM hub.node n \
+    WHERE n.id <> $1 AND n.alive_until > clock_timestamp() AND $2 <> ALL (n.reads) ORDER BY n.id LIMIT 1";
 /// Those that do not begin as what is written now does.
 const OUTDATED_REQUESTS: &str = "SELECT r.id, r.pair, r.client, r.secret FROM hub.request r \
     WHERE r.id > $1 AND substring(r.secret FROM 1 FOR octet_length($2::bytea)) <> $2 ORDER BY r.id LIMIT $3";
@@ -137,6 +139,7 @@ impl PostgresStore {
         loop {
             let before = self.encryption().await?;
             before.require(keys)?;
+            self.check_others(keys).await?;
             let widened = before.widened(keys);
             // Another hub may change it at the same time.
             if widened == before || self.note_encryption(&before, &widened).await? {
@@ -145,9 +148,17 @@ impl PostgresStore {
         }
     }
 
+    /// Makes sure that all hubs can read what is written with these keys.
+    async fn check_others(&self, keys: &Keyring) -> Result<()> {
+        let Some(key) = keys.writes_with() else { return Ok(()) };
+        let rows = self.read(WITHOUT_KEY, params![self.shared.node, key.as_bytes().to_vec()]).await?;
+        let Some(row) = rows.first() else { return Ok(()) };
+        Err(StoreError::KeyElsewhere { hub: Fields::of("nodes", row).text("name")?, key })
+    }
+
     /// Notes it, unless somebody else has noted something in between; tells which.
     async fn note_encryption(&self, before: &Encryption, now: &Encryption) -> Result<bool> {
-        let parameters = params![names(before), before.plain, names(now), now.plain];
+        let parameters = params![self.shared.node, names(before), before.plain, names(now), now.plain];
         self.command(NOTE_ENCRYPTION, parameters, |rows| Fields::of("meta", the_only(rows)?).flag("is_noted"))
             .await
     }

@@ -26,14 +26,23 @@ BEGIN
 END
 $$;
 
--- Notes under which keys secrets are stored, if that is what it was when somebody looked; returns whether it was.
-CREATE OR REPLACE FUNCTION hub.note_secret_keys_1(
-    line bigint, generation bigint, keys_before bytea[], plain_before boolean, keys_now bytea[], plain_now boolean
+-- Notes under which keys secrets are stored, if that is what it was when somebody looked; returns whether it was. What other hubs that are up
+-- write with stays noted.
+CREATE OR REPLACE FUNCTION hub.note_secret_keys_2(
+    line bigint, generation bigint, node bigint, keys_before bytea[], plain_before boolean, keys_now bytea[], plain_now boolean
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+    written bytea[];
+    is_plain boolean;
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    UPDATE hub.store s SET secret_keys = keys_now, plain_secrets = plain_now
+    SELECT coalesce(array_agg(n.writes) FILTER (WHERE n.writes IS NOT NULL), '{}'), coalesce(bool_or(n.writes IS NULL), false)
+    INTO written, is_plain
+    FROM hub.node n WHERE n.id <> node AND n.alive_until > clock_timestamp();
+    -- In their order, by which they are compared.
+    UPDATE hub.store s SET secret_keys = ARRAY(SELECT DISTINCT k.key FROM unnest(keys_now || written) AS k(key) ORDER BY k.key),
+        plain_secrets = plain_now OR is_plain
     WHERE s.secret_keys = keys_before AND s.plain_secrets = plain_before;
     RETURN FOUND;
 END

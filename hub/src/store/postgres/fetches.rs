@@ -6,14 +6,14 @@ use resync_core::websub::TopicUrl;
 
 use super::PostgresStore;
 use super::rows::{Fields, big, params, shard_number, shard_numbers, the_only, topic_key};
-use crate::store::{Fetches, Offset, Ping, PingId, Result, Shard, TopicId, Validators};
+use crate::store::{Fetches, Offset, Ping, PingClient, PingId, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
 const VALIDATORS: &str = "SELECT v.url, v.etag, v.last_modified, v.digest FROM hub.validators v WHERE v.topic = $1 AND v.version = $2";
 const PUT_VALIDATORS: &str = "SELECT hub.put_validators_1($1, $2, $3, $4, $5, $6, $7, $8)";
-const PUT_PING: &str = "SELECT hub.put_ping_1($1, $2, $3, $4, $5, $6, $7) AS id";
+const PUT_PING: &str = "SELECT hub.put_ping_2($1, $2, $3, $4, $5, $6, $7, $8, $9) AS id";
 const REMOVE_PING: &str = "SELECT hub.remove_ping_1($1, $2, $3, $4)";
-const PINGS: &str = "SELECT p.id, p.topic, p.trace FROM hub.ping p WHERE p.shard = ANY ($1) ORDER BY p.id";
+const PINGS: &str = "SELECT p.id, p.topic, p.trace, p.client, p.is_trusted FROM hub.ping p WHERE p.shard = ANY ($1) ORDER BY p.id";
 
 #[async_trait]
 impl Fetches for PostgresStore {
@@ -35,20 +35,27 @@ impl Fetches for PostgresStore {
         self.command(PUT_VALIDATORS, parameters, |_| Ok(())).await
     }
 
-    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
+    async fn put_ping(
+        &self,
+        topic: TopicUrl,
+        trace: Option<TraceContext>,
+        client: PingClient,
+    ) -> Result<Ping> {
         let parameters = params![
             self.shared.node,
             topic_key(&topic),
             shard_number(Shard::that_fetches(&topic, self.shards)),
             topic.as_str().to_owned(),
             trace.map(|trace| trace.to_bytes().to_vec()),
+            client.network,
+            client.is_trusted,
         ];
         let id = self
             .command(PUT_PING, parameters, |rows| {
                 Ok(PingId(Fields::of("pings", the_only(rows)?).number("id")?))
             })
             .await?;
-        Ok(Ping { id, topic, trace })
+        Ok(Ping { id, topic, trace, client })
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
@@ -81,5 +88,6 @@ pub(super) fn ping(fields: Fields<'_>) -> Result<Ping> {
             Some(trace.ok_or_else(|| fields.damaged("trace", "this is no trace context"))?)
         }
     };
-    Ok(Ping { id: PingId(fields.number("id")?), topic: fields.topic_url("topic")?, trace })
+    let client = PingClient { network: fields.address("client")?, is_trusted: fields.flag("is_trusted")? };
+    Ok(Ping { id: PingId(fields.number("id")?), topic: fields.topic_url("topic")?, trace, client })
 }

@@ -1,8 +1,9 @@
 -- Topics that wait to be fetched, and what fetches need to ask only for what is new.
 
--- Remembers a ping in place of an older one of the same topic, whose trace it takes if it has none.
-CREATE OR REPLACE FUNCTION hub.put_ping_1(
-    line bigint, generation bigint, node bigint, of_key bytea, of_shard smallint, topic_url text, of_trace bytea
+-- Remembers a ping in place of an older one of the same topic, whose trace it takes if it has none, and whose client if that alone is trusted.
+CREATE OR REPLACE FUNCTION hub.put_ping_2(
+    line bigint, generation bigint, node bigint, of_key bytea, of_shard smallint, topic_url text, of_trace bytea,
+    of_client inet, by_trusted boolean
 ) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,8 +11,11 @@ DECLARE
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.lock_1(of_key);
-    INSERT INTO hub.ping AS p (key, shard, id, topic, trace) VALUES (of_key, of_shard, nextval('hub.ping_id'), topic_url, of_trace)
-    ON CONFLICT (key) DO UPDATE SET id = excluded.id, topic = excluded.topic, trace = coalesce(excluded.trace, p.trace)
+    INSERT INTO hub.ping AS p (key, shard, id, topic, trace, client, is_trusted)
+    VALUES (of_key, of_shard, nextval('hub.ping_id'), topic_url, of_trace, of_client, by_trusted)
+    ON CONFLICT (key) DO UPDATE SET id = excluded.id, topic = excluded.topic, trace = coalesce(excluded.trace, p.trace),
+        client = CASE WHEN p.is_trusted AND NOT excluded.is_trusted THEN p.client ELSE excluded.client END,
+        is_trusted = p.is_trusted OR excluded.is_trusted
     RETURNING p.id INTO given;
     PERFORM hub.tell_1(node, 8::smallint, of_shard, NULL, NULL, given);
     RETURN given;

@@ -371,7 +371,7 @@ impl<'a> Filling<'a> {
             ])
         })
         .await?;
-        self.copy(&PING, |_, Ping { id, topic, trace }: Ping| {
+        self.copy(&PING, |_, Ping { id, topic, trace, .. }: Ping| {
             Some(params![
                 topic_key(&topic),
                 shard_number(Shard::that_fetches(&topic, shards)),

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use resync_common::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tokio_postgres::types::ToSql;
 
 use super::durability::{self, PROOF};
 use super::line::Open;
@@ -23,6 +24,8 @@ const PROVE_EVERY: Duration = Duration::from_secs(10);
 /// How often tables are made and dropped by the database's clock, and how soon again where that failed: they are made days and hours ahead.
 const HOUSEKEEP_EVERY: Duration = Duration::from_secs(600);
 const HOUSEKEEP_AGAIN: Duration = Duration::from_secs(60);
+/// How often it is looked what the store holds, where others change that too.
+const REFRESH_EVERY: Duration = Duration::from_secs(60);
 /// For what is over to be dropped: it is looked whether anything in it stays.
 const DROPPING: Duration = Duration::from_secs(60);
 /// Pauses while the database is away.
@@ -30,7 +33,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
-const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_1($1, $2, $3, $4, $5, $6)";
+const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_2($1, $2, $3, $4, $5, $6, $7, $8)";
 const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
@@ -44,6 +47,7 @@ pub(super) struct Heartbeat {
     prove_at: Instant,
     /// By the database's clock, since this computer may have slept meanwhile.
     housekeep_at: Option<SystemTime>,
+    refresh_at: Instant,
     is_skewed: bool,
 }
 
@@ -54,6 +58,8 @@ impl Heartbeat {
             open: None,
             prove_at: Instant::now(),
             housekeep_at: None,
+            // Opening the store has looked.
+            refresh_at: Instant::now() + REFRESH_EVERY,
             is_skewed: false,
         }
     }
@@ -100,13 +106,18 @@ impl Heartbeat {
         self.open = Some(open);
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
         let (before, began) = (SystemTime::now(), Word::begin());
-        let beat = line.write_now(BEAT, &[&shared.node, &name, &version, &micros(LASTS)], PATIENCE).await?;
+        let (lasts, is_drained) = (micros(LASTS), shared.is_drained());
+        let keys: Vec<_> = shared.keys().ids().map(|key| key.as_bytes().to_vec()).collect();
+        let word: [&(dyn ToSql + Sync); 6] = [&shared.node, &name, &version, &lasts, &is_drained, &keys];
+        let beat = line.write_now(BEAT, &word, PATIENCE).await?;
         let after = SystemTime::now();
         shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);
         let theirs = fields.get("now")?;
         self.follow_clock(before, theirs, after);
-        shared.hints.set_others(fields.flag("has_others")?);
+        let has_others = fields.flag("has_others")?;
+        shared.hints.set_others(has_others);
+        self.refresh_usage(has_others);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
                 let lsn = fields.text("lsn")?;
@@ -138,6 +149,20 @@ impl Heartbeat {
         tokio::spawn(async move {
             if let Err(error) = shared.retention.write(HOUSEKEEP, &[], DROPPING).await {
                 tracing::warn!(%error, "the tables of days that are over were not dropped");
+            }
+        });
+    }
+
+    /// Looks what the store holds where that is due, beside the heartbeat: of several hubs only the one that trims the log looks by itself.
+    fn refresh_usage(&mut self, has_others: bool) {
+        if !has_others || Instant::now() < self.refresh_at {
+            return;
+        }
+        self.refresh_at = Instant::now() + REFRESH_EVERY;
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = shared.refresh_usage().await {
+                tracing::debug!(%error, "what the store holds was not looked at");
             }
         });
     }

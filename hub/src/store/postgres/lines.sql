@@ -53,18 +53,23 @@ END
 $$;
 
 -- A hub is up for so much longer. Returns the present moment, what a standby must have to have this, and whether other hubs are up.
-CREATE OR REPLACE FUNCTION hub.beat_1(
-    line bigint, generation bigint, node bigint, name text, version text, lasts_us bigint,
+CREATE OR REPLACE FUNCTION hub.beat_2(
+    line bigint, generation bigint, node bigint, name text, version text, lasts_us bigint, is_drained boolean,
+    keys bytea[],
     OUT now timestamptz, OUT lsn text, OUT has_others boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
     now := clock_timestamp();
-    INSERT INTO hub.node AS n (id, name, version, alive_until)
-    VALUES (node, beat_1.name, beat_1.version, beat_1.now + lasts_us * interval '1 microsecond')
-    ON CONFLICT (id) DO UPDATE SET alive_until = greatest(n.alive_until, excluded.alive_until);
+    -- With the first key it writes.
+    INSERT INTO hub.node AS n (id, name, version, alive_until, drained, reads, writes)
+    VALUES (
+        node, beat_2.name, beat_2.version, beat_2.now + lasts_us * interval '1 microsecond', is_drained, keys, keys[1]
+    )
+    ON CONFLICT (id) DO UPDATE SET alive_until = greatest(n.alive_until, excluded.alive_until),
+        drained = excluded.drained, reads = excluded.reads, writes = excluded.writes;
     lsn := pg_current_wal_insert_lsn()::text;
-    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND n.alive_until > beat_1.now);
+    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND n.alive_until > beat_2.now);
 END
 $$;
 

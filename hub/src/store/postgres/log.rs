@@ -11,6 +11,7 @@ use tokio_postgres::Row;
 use super::notification::notification_of;
 use super::rows::{Fields, at_most, big, micros, moment_of, params, the_only, topic_key, whole};
 use super::shared::Shared;
+use super::word::LASTS;
 use super::{PostgresStore, retention};
 use crate::store::cache::ReadLock;
 use crate::store::{
@@ -48,6 +49,7 @@ SELECT t.chain_place, t.chain_until, t.chain_broken,
     array(SELECT b.started FROM hub.chain_break b WHERE b.topic = t.id ORDER BY b.place) AS started
 FROM hub.topic t WHERE t.id = $1 AND t.chain_place IS NOT NULL";
 const UPTIME: &str = "SELECT u.seen, u.jump_us, u.jump_up_us FROM hub.uptime u";
+const OTHERS_SEEN: &str = "SELECT max(n.alive_until) - $2::bigint * interval '1 microsecond' AS seen FROM hub.node n WHERE n.id <> $1";
 const PUT_UPTIME: &str = "SELECT hub.put_uptime_1($1, $2, $3, $4, $5)";
 
 #[async_trait]
@@ -124,6 +126,11 @@ impl Log for PostgresStore {
     async fn uptime(&self) -> Result<Option<Uptime>> {
         let rows = self.read(UPTIME, params![]).await?;
         rows.first().map(|row| uptime_of(Fields::of("meta", row))).transpose()
+    }
+
+    async fn others_seen(&self) -> Result<Option<DateTime>> {
+        let rows = self.read(OTHERS_SEEN, params![self.shared.node, micros(LASTS)]).await?;
+        Fields::of("nodes", the_only(&rows)?).maybe_moment("seen")
     }
 
     async fn put_uptime(&self, uptime: Uptime) -> Result<()> {

@@ -95,7 +95,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// [`StoreError::Away`] and [`StoreError::NotDurable`], which say why the database cannot be used; [`StoreError::Locked`] when another process
-/// has the hub's folder; [`StoreError::Format`], [`StoreError::Unfinished`] and [`StoreError::SecretsKey`].
+/// has the hub's folder; [`StoreError::Format`], [`StoreError::Unfinished`], [`StoreError::SecretsKey`] and [`StoreError::KeyElsewhere`].
 pub(super) async fn open(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(PostgresStore::open(config, keys).await?))
 }

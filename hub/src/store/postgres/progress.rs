@@ -34,10 +34,15 @@ const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4, $5)";
 /// As that function has it.
 const SPREAD: &str = "
-SELECT (SELECT count(*) FROM hub.node n WHERE n.id = $1 OR n.alive_until > clock_timestamp()) AS hubs, ARRAY(
+SELECT o.hubs, o.undrained, ARRAY(
     SELECT s.shard FROM hub.shard s LEFT JOIN hub.node n ON n.id = s.owner
     WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND n.alive_until <= clock_timestamp()) ORDER BY s.shard
-) AS free";
+) AS free, ARRAY(SELECT s.shard FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS own,
+    ARRAY(SELECT s.epoch FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS epochs
+FROM (
+    SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.drained) AS undrained FROM hub.node n
+    WHERE n.id <> $1 AND n.alive_until > clock_timestamp()
+) o";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "
 SELECT unfinished FROM hub.checkpoint_1(
@@ -113,9 +118,19 @@ impl Progress for PostgresStore {
     async fn spread(&self) -> Result<Option<Spread>> {
         let rows = self.read(SPREAD, params![self.shared.node, self.shared.word.is_steady()]).await?;
         let fields = Fields::of("shards", the_only(&rows)?);
-        let free: Vec<i16> = fields.get("free")?;
-        let free = free.into_iter().map(|shard| Shard(shard.unsigned_abs())).collect();
-        Ok(Some(Spread { hubs: fields.small("hubs")?, free }))
+        let shards = |column| {
+            let numbers: Vec<i16> = fields.get(column)?;
+            Ok::<Vec<_>, StoreError>(numbers.into_iter().map(|number| Shard(number.unsigned_abs())).collect())
+        };
+        let epochs: Vec<i64> = fields.get("epochs")?;
+        let epochs = epochs.into_iter().map(|epoch| Epoch(whole(epoch)));
+        let (free, own) = (shards("free")?, shards("own")?.into_iter().zip(epochs).collect());
+        let (others, undrained) = (fields.small("hubs")?, fields.small("undrained")?);
+        Ok(Some(Spread { free, own, ..Spread::beside(others, undrained, self.shared.is_drained()) }))
+    }
+
+    fn set_drained(&self, is_drained: bool) {
+        self.shared.set_drained(is_drained);
     }
 
     fn may_begin(&self) -> bool {

@@ -43,7 +43,12 @@ CREATE TABLE hub.node (
     name text NOT NULL,
     version text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    alive_until timestamptz NOT NULL
+    alive_until timestamptz NOT NULL,
+    -- Whether it leaves its shards to others.
+    drained boolean NOT NULL DEFAULT false,
+    -- The keys with which it can read secrets, and the one with which it writes them; NULL: as they are.
+    reads bytea[] NOT NULL DEFAULT '{}',
+    writes bytea
 );
 
 -- Connections that write. Each has a new generation whenever it is made anew, and what was sent under an older one is refused, however late
@@ -290,7 +295,10 @@ CREATE TABLE hub.ping (
     shard smallint NOT NULL,
     id bigint NOT NULL,
     topic text NOT NULL,
-    trace bytea
+    trace bytea,
+    -- Whose it is, and whether that is a trusted client.
+    client inet,
+    is_trusted boolean NOT NULL DEFAULT false
 );
 
 CREATE INDEX ping_shard ON hub.ping (shard, id);

@@ -1,7 +1,7 @@
 //! What everything that speaks with the database shares: its connections, the caches, and who listens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub(super) clock: WallClock,
     /// That this hub is up.
     pub(super) word: Word,
+    /// Whether it leaves its shards to others.
+    is_drained: AtomicBool,
     usage: KnownUsage,
     readers: [Line; READERS],
     next_reader: AtomicUsize,
@@ -75,6 +77,7 @@ impl Shared {
             meters: Meters::default(),
             clock: WallClock::default(),
             word: Word::default(),
+            is_drained: AtomicBool::new(false),
             usage: KnownUsage::unknown(),
             readers: std::array::from_fn(|_| line()),
             next_reader: AtomicUsize::new(0),
@@ -90,6 +93,16 @@ impl Shared {
     /// The keys of secrets, as they are now.
     pub(super) fn keys(&self) -> Keyring {
         self.keys.now()
+    }
+
+    /// Whether this hub leaves its shards to others.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Relaxed)
+    }
+
+    /// The next heartbeat says so to all.
+    pub(super) fn set_drained(&self, is_drained: bool) {
+        self.is_drained.store(is_drained, Ordering::Relaxed);
     }
 
     /// What the store holds. Asks nobody.

@@ -59,7 +59,7 @@ const IN_ORDER: &str =
 const REQUESTS: &str = requests::requests!("");
 const SUBSCRIPTIONS: &str = subscriptions::subscriptions!("");
 const PAIRS: &str = "SELECT p.pair, p.shard, p.topic, p.id FROM hub.pair p";
-const PINGS: &str = "SELECT p.id, p.topic, p.trace FROM hub.ping p";
+const PINGS: &str = "SELECT p.id, p.topic, p.trace, p.client, p.is_trusted FROM hub.ping p";
 const WATERMARKS: &str = "SELECT w.shard, w.topic, w.done, w.target, w.through FROM hub.watermark w";
 const LAGGARDS: &str = "SELECT l.shard, l.topic, l.subscription, l.cursor, l.streak_failures, l.next_attempt, l.pause_us, \
     l.failing_since, l.failing_us, l.class FROM hub.laggard l";

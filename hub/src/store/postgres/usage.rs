@@ -19,7 +19,7 @@ pub(super) struct KnownUsage(Mutex<Usage>);
 
 impl KnownUsage {
     pub(super) fn unknown() -> Self {
-        Self(Mutex::new(Usage { topics: 0, log_bytes: 0, strangers_bytes: 0, oldest: None }))
+        Self(Mutex::default())
     }
 
     pub(super) fn get(&self) -> Usage {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 
-use super::{Offset, Shard, SubscriptionId, SubscriptionSummary, Topic, TopicId};
+use super::{Epoch, Offset, Shard, SubscriptionId, SubscriptionSummary, Topic, TopicId};
 
 /// How far one shard of a topic is: every subscription is done through `done`, except the laggards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,14 +188,33 @@ impl Checkpoint {
 pub struct Spread {
     /// Hubs that are up, this one among them.
     pub hubs: usize,
+    /// Those of them that share the shards: all but the drained ones, or all where every one is drained.
+    pub sharing: usize,
+    /// Whether this hub is one of these.
+    pub shares: bool,
     /// Shards that this hub may claim: those that nobody owns, those that it owns already, and those whose owner is taken for dead.
     pub free: Vec<Shard>,
+    /// Shards that this hub owns by the word of the store, each with its newest epoch.
+    pub own: Vec<(Shard, Epoch)>,
 }
 
 impl Spread {
-    /// How many of so many shards each hub is to own at most.
+    /// That of a hub beside so many others that are up, of which so many are not drained.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn beside(others: usize, undrained: usize, is_drained: bool) -> Self {
+        let hubs = others + 1;
+        let (sharing, shares) = match (undrained, is_drained) {
+            // Somebody has to.
+            (0, true) => (hubs, true),
+            (_, true) => (undrained, false),
+            (_, false) => (undrained + 1, true),
+        };
+        Self { hubs, sharing, shares, free: Vec::new(), own: Vec::new() }
+    }
+
+    /// How many of so many shards this hub is to own at most.
     pub fn share(&self, shards: usize) -> usize {
-        shards.div_ceil(self.hubs.max(1))
+        if self.shares { shards.div_ceil(self.sharing.max(1)) } else { 0 }
     }
 }
 
@@ -209,7 +228,10 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_hubs_are_enough_for_all_shards_and_differ_as_little_as_may_be() {
-        let share = |hubs, shards| Spread { hubs, free: Vec::new() }.share(shards);
+        let share = |hubs, shards| {
+            let (free, own) = (Vec::new(), Vec::new());
+            Spread { hubs, sharing: hubs, shares: true, free, own }.share(shards)
+        };
         assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
         assert_eq!(share(0, 16), 16, "who asks is up");
     }

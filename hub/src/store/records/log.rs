@@ -267,7 +267,7 @@ impl Appended {
 }
 
 /// What a store holds, at a glance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Topics that anybody published to or subscribed to, and of which anything is left.
     pub topics: usize,
@@ -287,6 +287,14 @@ pub struct Uptime {
     pub seen: DateTime,
     /// What the clock leapt over while there were notifications of before.
     pub clock_jumps: Vec<ClockJump>,
+}
+
+impl Uptime {
+    /// The same where a hub was certainly up at this moment, too.
+    #[must_use]
+    pub fn with(self, seen: Option<DateTime>) -> Self {
+        Self { seen: seen.map_or(self.seen, |seen| seen.max(self.seen)), ..self }
+    }
 }
 
 /// Time that passed by the wall clock only.
@@ -322,4 +330,15 @@ pub struct Ping {
     pub topic: TopicUrl,
     /// Where the fetch belongs in the trace of the ping.
     pub trace: Option<TraceContext>,
+    /// Whose it is, for the hub that fetches the topic. An embedded store does not keep it.
+    pub client: PingClient,
+}
+
+/// By whose share a fetch is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PingClient {
+    /// Its network; `None`: it is unknown.
+    pub network: Option<IpAddr>,
+    /// Whether it is trusted.
+    pub is_trusted: bool,
 }

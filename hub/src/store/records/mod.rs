@@ -19,7 +19,7 @@ pub use self::delivery::{
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
-    NotificationProgress, Payer, Ping, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
+    NotificationProgress, Payer, Ping, PingClient, PingId, Shares, Topic, Trimmed, Uptime, Usage, Validators,
 };
 pub use self::orders::{Accepted, Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{
@@ -129,6 +129,9 @@ impl fmt::Display for Offset {
 pub struct Shard(pub u16);
 
 impl Shard {
+    /// The one whose owner also does what is done once for the whole store.
+    pub const FIRST: Self = Self(0);
+
     /// The shard of a callback, so that all callbacks of one origin share their limits.
     ///
     /// The hash is part of the data format: it must never change.

@@ -280,10 +280,11 @@ impl Verification {
         }
     }
 
-    /// Who sent a request that waited in a shard that was taken over.
+    /// Who sent a request that another hub has accepted, or that waited in a shard that was taken over.
     async fn requester(&self, request: &PendingRequest) -> Result<Requester, StoreError> {
         let found = self.store.find_subscription(&request.topic, &request.callback).await?;
-        Ok(Requester { client: request.client, in_force: found.is_some(), confirmed: false })
+        let confirmed = self.breaker.has_confirmed(request.client, &request.callback);
+        Ok(Requester { client: request.client, in_force: found.is_some(), confirmed })
     }
 }
 

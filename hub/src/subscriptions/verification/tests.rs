@@ -211,6 +211,23 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
     assert_eq!(left.len(), OF_ONE_CLIENT.strangers + 1);
 }
 
+/// Its hub does not know what the callback has confirmed here.
+#[tokio::test]
+async fn a_request_that_another_hub_has_accepted_is_its_clients_and_trusted_as_far_as_that_is_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    let [client, other] = [1, 2].map(|last| Some(IpAddr::from([192, 0, 2, last])));
+    let first = room.ask_from(client, &callback).await;
+    let who = async |request: &PendingRequest| room.verification.requester(request).await.unwrap();
+    assert_eq!(who(&first).await, Requester { client, in_force: false, confirmed: false });
+    room.judge(first, 1).await;
+    let again = room.ask_from(client, &callback).await;
+    assert_eq!(who(&again).await, Requester { client, in_force: true, confirmed: true });
+    let of_other = room.ask_from(other, &callback).await;
+    assert_eq!(who(&of_other).await, Requester { client: other, in_force: true, confirmed: false });
+}
+
 #[tokio::test]
 async fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_remembered_of_what_is_done() {
     let folder = tempfile::tempdir().unwrap();

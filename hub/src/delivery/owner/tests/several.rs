@@ -70,7 +70,7 @@ async fn what_one_hub_has_accepted_is_taken_up_by_the_owner_of_its_shard() {
         |port: u32| -> TopicUrl { format!("http://source.example:{}/t", 1_000 + port).parse().unwrap() };
     let is_here = |url: &TopicUrl| shards.contains(&Shard::that_fetches(url, owning.shards()));
     let url = (0..10_000).map(url).find(is_here).unwrap();
-    let ping = accepting.put_ping(url, None).await.unwrap();
+    let ping = accepting.put_ping(url, None, store::PingClient::default()).await.unwrap();
     let shard = Shard::that_fetches(&ping.topic, owning.shards());
     until(|| noted.accepted.lock().unwrap().contains(&shard)).await;
     delivery.stop().await;
@@ -88,4 +88,57 @@ async fn a_hub_lets_go_what_another_has_taken_from_it_also_where_nothing_happens
     );
     until(|| owner.0.workers.all_assigned().is_empty()).await;
     delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_is_drained_hands_its_shards_over_and_has_its_share_again_when_that_ends() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let hubs = [hub(&database, "first").await, hub(&database, "second").await];
+    let shards = || [0, 1].map(|number: usize| hubs[number].1.owner().0.workers.all_assigned().len());
+    let all = usize::from(hubs[0].0.shards());
+    hubs[0].0.set_drained(true);
+    until(|| shards() == [0, all]).await;
+    assert_eq!(hubs[0].1.counters().here(), [], "it owes nothing any more");
+    hubs[0].0.set_drained(false);
+    until(|| shards() == [all / 2; 2]).await;
+    for (_, delivery) in hubs {
+        delivery.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_hub_owns_without_knowing_and_what_it_has_without_owning_is_set_right() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let hubs = [hub(&database, "first").await, hub(&database, "second").await];
+    let owned = |number: usize| hubs[number].1.owner().0.workers.owned();
+    let half = usize::from(hubs[0].0.shards()) / 2;
+    until(|| [0, 1].iter().all(|number| owned(*number).len() == half)).await;
+    let (Shard(of_first), _) = owned(0).pop_first().unwrap();
+    let (Shard(moved), before) = owned(1).pop_first().unwrap();
+    let (Shard(nobodys), then) = owned(1).pop_last().unwrap();
+    database.sql(&format!(
+        "UPDATE hub.shard SET owner = NULL, epoch = epoch + 1 WHERE shard = {nobodys}; \
+         UPDATE hub.shard SET owner = (SELECT o.owner FROM hub.shard o WHERE o.shard = {of_first}), epoch = epoch + 1 \
+         WHERE shard = {moved}"
+    ));
+    until(|| {
+        let all = [owned(0), owned(1)];
+        let epoch = |number: u16| all.iter().find_map(|owned| owned.get(&Shard(number)).copied());
+        let is_fair = all.iter().all(|owned| owned.len() == half);
+        is_fair && epoch(moved) > Some(before) && epoch(nobodys) > Some(then)
+    })
+    .await;
+    for (_, delivery) in hubs {
+        delivery.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_starts_beside_another_takes_the_time_for_passed() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let first = database.hub("first").await;
+    append(&first).await;
+    assert!(doubt(first.as_ref()).await.unwrap().is_some(), "nobody knows when a hub was up");
+    let second = database.hub("second").await;
+    assert_eq!(doubt(second.as_ref()).await.unwrap(), None, "the first one is");
 }

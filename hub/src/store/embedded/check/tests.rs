@@ -18,7 +18,8 @@ use crate::store::encoding::layout::{Address, TopicState};
 use crate::store::encoding::{codec, key};
 use crate::store::{
     Checkpoint, ContentKind, FailureClass, Fetches, Intent, Laggard, Log, NewNotification, NewRequest,
-    NotificationLinks, Offset, Payer, Progress, Requests, Shard, Subscription, Subscriptions, Watermark,
+    NotificationLinks, Offset, Payer, PingClient, Progress, Requests, Shard, Subscription, Subscriptions,
+    Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -87,7 +88,7 @@ pub(in crate::store::embedded) async fn filled() -> Fragile {
         client: None,
     };
     store.put_request(request).await.unwrap();
-    store.put_ping(topic(), Some(TraceContext::begin())).await.unwrap();
+    store.put_ping(topic(), Some(TraceContext::begin()), PingClient::default()).await.unwrap();
     let (shard, of) = place(&store, 0).await;
     let epoch = store.claim(shard).await.unwrap();
     let laggard = Laggard {

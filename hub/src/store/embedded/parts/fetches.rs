@@ -8,7 +8,7 @@ use super::super::writer::Kind;
 use super::super::{Embedded, SMALL};
 use crate::store::encoding::key;
 use crate::store::encoding::layout::StoredValidators;
-use crate::store::{Fetches, Offset, Ping, Result, Shard, TopicId, Validators};
+use crate::store::{Fetches, Offset, Ping, PingClient, Result, Shard, TopicId, Validators};
 use crate::trace_context::TraceContext;
 
 #[async_trait]
@@ -22,9 +22,16 @@ impl Fetches for Embedded {
         self.change(move |t| t.put_validators(topic, version, validators)).await
     }
 
-    async fn put_ping(&self, topic: TopicUrl, trace: Option<TraceContext>) -> Result<Ping> {
+    async fn put_ping(
+        &self,
+        topic: TopicUrl,
+        trace: Option<TraceContext>,
+        client: PingClient,
+    ) -> Result<Ping> {
         let bytes = SMALL + topic.as_str().len();
-        self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_ping(topic, trace))).await
+        let put =
+            self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_ping(topic, trace)));
+        Ok(Ping { client, ..put.await? })
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {

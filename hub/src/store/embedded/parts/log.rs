@@ -97,6 +97,11 @@ impl Log for Embedded {
         self.shared.get(key::UPTIME)
     }
 
+    /// It has no other hubs.
+    async fn others_seen(&self) -> Result<Option<DateTime>> {
+        Ok(None)
+    }
+
     async fn put_uptime(&self, uptime: Uptime) -> Result<()> {
         self.change(move |t| t.put_uptime(&uptime)).await
     }

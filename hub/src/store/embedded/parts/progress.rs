@@ -39,6 +39,9 @@ impl Progress for Embedded {
         Ok(None)
     }
 
+    /// It has no other hubs.
+    fn set_drained(&self, _: bool) {}
+
     fn may_begin(&self) -> bool {
         #[cfg(test)]
         if self.other_hub.lapse().is_some() {
@@ -65,12 +68,16 @@ impl Progress for Embedded {
         #[cfg(test)]
         self.other_hub.check(shard)?;
         let epoch = self.change(move |t| t.claim(shard)).await?;
+        #[cfg(test)]
+        self.other_hub.claimed(shard, epoch);
         self.orders.claimed(shard, epoch);
         Ok(epoch)
     }
 
     async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         self.try_change(move |t| t.release(shard, epoch)).await?;
+        #[cfg(test)]
+        self.other_hub.released(shard);
         self.orders.released(shard, epoch);
         Ok(())
     }

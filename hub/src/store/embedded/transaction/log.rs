@@ -12,8 +12,8 @@ use crate::store::embedded::engine::Space;
 use crate::store::encoding::key;
 use crate::store::encoding::layout::{Body, Expiry, IdempotencyRecord, LogRecord, Part, StoredValidators};
 use crate::store::{
-    Appended, Chain, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Result,
-    StoreEvent, TopicId, Validators,
+    Appended, Chain, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingClient, PingId,
+    Result, StoreEvent, TopicId, Validators,
 };
 use crate::trace_context::TraceContext;
 
@@ -95,7 +95,7 @@ impl Transaction<'_> {
     pub(in super::super) fn put_ping(&mut self, topic: TopicUrl, trace: Option<TraceContext>) -> Ping {
         let counters = self.counters();
         counters.ping += 1;
-        let ping = Ping { id: PingId(counters.ping), topic, trace };
+        let ping = Ping { id: PingId(counters.ping), topic, trace, client: PingClient::default() };
         let key = key::ping(&ping.topic);
         // One that is damaged is replaced like any other.
         let waiting = || self.get::<Ping>(&key).ok().flatten()?.trace;

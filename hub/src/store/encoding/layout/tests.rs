@@ -14,8 +14,9 @@ use super::super::space::Space;
 use super::*;
 use crate::store::{
     Chain, ChainBreak, ClockJump, ContentKind, Denial, DenialId, Epoch, Failing, FailureClass, Gap, Intent,
-    Keyring, Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingId, RequestId, Shard, Skip,
-    Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime, Validators, Watermark,
+    Keyring, Laggard, NotificationLinks, Offset, Payer, PendingRequest, Ping, PingClient, PingId, RequestId,
+    Shard, Skip, Subscription, SubscriptionId, SubscriptionSummary, Sweep, Topic, TopicId, Uptime,
+    Validators, Watermark,
 };
 use crate::trace_context::TraceContext;
 
@@ -183,7 +184,9 @@ proptest! {
         comes_back(&Gap { topic: of, subscription: to, from: offset, to: Offset(address.1), at });
         comes_back(&watermark);
         comes_back(&topic);
-        comes_back(&Ping { id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace });
+        comes_back(&Ping {
+            id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace, client: PingClient::default(),
+        });
         comes_back(&Epoch(address.1));
         let jump = ClockJump { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
         comes_back(&Uptime { seen: times.0, clock_jumps: vec![jump; usize::from(address.0 % 4)] });
