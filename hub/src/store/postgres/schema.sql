@@ -325,7 +325,8 @@ CREATE INDEX act_waiting ON hub.act_shard (shard, act) WHERE NOT taken;
 
 -- Small documents that all hubs share.
 CREATE TABLE hub.document (
-    -- 1 the publishers' tokens, 2 when these were used last, 3 the key of status URLs, 4 replaced addresses of pages.
+    -- 1 the publishers' tokens, 2 when these were used last, 3 the key of status URLs, 4 replaced addresses of pages, 5 sessions of
+    -- the admin pages that were ended.
     kind smallint PRIMARY KEY,
     version bigint NOT NULL,
     -- By which change: a number that nobody else has.
