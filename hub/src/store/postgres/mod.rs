@@ -12,6 +12,7 @@
 //! | `feed`, `seen`, `turns`, `hints` | reading what commits of all hubs have to tell |
 //! | `heartbeat`, `word`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
+//! | `hubs` | which hubs are up, and who owns what |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
 //! | `doubts` | where posts are in the log whose answer was lost |
@@ -36,6 +37,7 @@ mod fill;
 mod health;
 mod heartbeat;
 mod hints;
+mod hubs;
 mod keys;
 mod line;
 mod log;

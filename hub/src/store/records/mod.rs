@@ -1,6 +1,7 @@
 //! The records that the hub keeps, free of any engine and any encoding.
 
 mod delivery;
+mod hubs;
 mod log;
 mod orders;
 mod subscriptions;
@@ -16,6 +17,7 @@ pub use self::delivery::{
     Checkpoint, Failing, FailureClass, Gap, Laggard, Lapse, Missed, Replayed, ShardState, Skip, Spread,
     Sweep, Watermark,
 };
+pub use self::hubs::{DatabaseState, Hubs, KnownDurability, KnownHub};
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
