@@ -15,6 +15,11 @@ CREATE TABLE hub.store (
     shards smallint NOT NULL CHECK (shards > 0),
     -- The last place of all topics that were forgotten: logs of new topics begin behind it.
     floor bigint NOT NULL DEFAULT 0,
+    -- Logs go on, and epochs too, behind this times 2^32: what was given out before may have been lost.
+    era bigint NOT NULL DEFAULT 0,
+    -- The timeline of the server on which a hub last wrote whose durability is only declared, and whether one has written on it.
+    timeline bigint NOT NULL DEFAULT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint,
+    is_declared boolean NOT NULL DEFAULT false,
     -- The keys that are needed to read every secret, and whether some may be stored as they are.
     secret_keys bytea[] NOT NULL,
     plain_secrets boolean NOT NULL,
