@@ -36,6 +36,7 @@ pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, Expor
 pub use log_filter::LogFilter;
 pub use notification::NotificationView;
 pub use page_request::PageRequest;
+pub use readiness::unready;
 pub use responses::{
     Break, Chain, Cluster, Database, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost,
     NewPublisher, Outcome, Overview, Owner, Owners, Page, Paused, Publisher, Remaining, Rotated, Skipped,
