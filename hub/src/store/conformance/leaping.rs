@@ -1,12 +1,18 @@
 //! What becomes of identities where a database may lack something that it had acknowledged.
 
+use std::fs;
+
+use resync_harness::eventually;
+use serde_json::{Value, json};
+
 use super::{Place, append, at, on_postgres, posted, the, topic, within};
-use crate::store::{Checkpoint, Offset, Shard, StoreError};
+use crate::store::{Checkpoint, Keyring, Offset, Shard, StoreError};
 
 on_postgres!(
     what_a_promoted_server_may_lack_is_never_given_out_again,
     each_timeline_has_its_own_places_also_where_the_leap_before_was_lost,
     a_server_leaps_only_if_somebody_wrote_whose_durability_is_declared,
+    a_database_at_an_earlier_point_is_refused_until_somebody_says_that_it_was_restored,
 );
 
 /// As if the server had been promoted once.
@@ -66,4 +72,28 @@ async fn a_server_leaps_only_if_somebody_wrote_whose_durability_is_declared(plac
             ASSERT (SELECT era = 1 AND is_declared FROM hub.store), 'it is the same server'; \
         END $$",
     );
+}
+
+async fn a_database_at_an_earlier_point_is_refused_until_somebody_says_that_it_was_restored(place: Place) {
+    let store = place.open().await;
+    let url = topic("t");
+    append(&*store, posted(&url, "x")).await;
+    let (keys, history) = (Keyring::none(), place.data().join("database-history.json"));
+    assert!(!place.store.restored(&keys).unwrap(), "a hub is up");
+    eventually("it is written down", async || history.exists()).await;
+    drop(store);
+    // As if it had been further when this hub saw it last.
+    let mut seen: Value = serde_json::from_slice(&fs::read(&history).unwrap()).unwrap();
+    seen["position"] = json!(u64::MAX);
+    fs::write(&history, seen.to_string()).unwrap();
+    for _ in 0..2 {
+        let error = place.open_with(keys.clone()).await.unwrap_err();
+        assert!(matches!(error, StoreError::NotDurable(_)), "{error}");
+        assert!(error.to_string().contains("`resync-hub restored`"), "{error}");
+    }
+    assert!(place.store.restored(&keys).unwrap());
+    let store = place.open().await;
+    assert_eq!(append(&*store, posted(&url, "y")).await.1, Offset(1).leap().next());
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
 }

@@ -53,6 +53,23 @@ BEGIN
 END
 $$;
 
+-- The database was restored to an earlier point: leaps, unless hubs are up. Answers whether it did.
+CREATE OR REPLACE FUNCTION hub.restored_1() RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_on bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_advisory_xact_lock(1752523264, 3);
+    IF EXISTS (SELECT FROM hub.node n WHERE n.alive_until > clock_timestamp()) THEN
+        RETURN false;
+    END IF;
+    PERFORM hub.leap_1(s.era + now_on - s.timeline) FROM hub.store s;
+    UPDATE hub.store s SET timeline = now_on, is_declared = false;
+    RETURN true;
+END
+$$;
+
 -- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there, and no longer than
 -- its caller does: nobody would end it, and while no standby acknowledges there would be more and more of them. The commit of this is also the
 -- proof that the server still acknowledges, before anything is read from it.

@@ -11,6 +11,8 @@ CREATE SCHEMA hub;
 -- What was decided when the store was made, and what concerns all of it.
 CREATE TABLE hub.store (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    -- What it is called, wherever it is.
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
     format smallint NOT NULL,
     shards smallint NOT NULL CHECK (shards > 0),
     -- The last place of all topics that were forgotten: logs of new topics begin behind it.
