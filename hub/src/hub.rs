@@ -24,9 +24,9 @@ use crate::egress::{
     ConfirmedAddresses, EgressClient, Guard, NetworkLimit, TlsRoots, TlsRootsError, Unresolved,
 };
 use crate::http::{
-    self, AdminState, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress, Limits, Pace,
-    PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
-    TrustedProxies, admin, public, serve,
+    self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress,
+    Limits, Pace, PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls,
+    TlsError, TrustedProxies, admin, public, serve,
 };
 use crate::live_hubs::LiveHubs;
 use crate::liveness::Liveness;
@@ -213,7 +213,7 @@ impl Hub {
         .build();
         service.forget_addresses().await;
         let liveness = Liveness::start(&store, delivery.operator(), &stopped, &mut tasks);
-        let sessions = Sessions::new(&token, admin_tls.is_some());
+        let sessions = sessions(config, &token, admin_tls.is_some(), &tickets, &*store);
         let admin_state = AdminState {
             service: service.clone(),
             auth: Authentication::new(token),
@@ -306,6 +306,21 @@ impl Hub {
         if let Some(exporting) = self.exporting {
             exporting.finish().await;
         }
+    }
+}
+
+/// Those of the admin pages. Hubs that share a store share them too.
+fn sessions(
+    config: &Config,
+    token: &AdminToken,
+    secure: bool,
+    tickets: &Tickets,
+    store: &dyn Store,
+) -> Sessions {
+    if matches!(Place::of(config), Place::Folder { .. }) {
+        Sessions::new(token, secure)
+    } else {
+        Sessions::shared(token, secure, tickets.clone(), store)
     }
 }
 

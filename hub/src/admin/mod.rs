@@ -6,6 +6,7 @@
 mod addresses;
 mod audit;
 mod backups;
+mod cluster;
 mod commands;
 mod drain;
 mod export;
@@ -35,10 +36,11 @@ pub use export::{Export, ExportedDenial, ExportedLaggard, ExportedRequest, Expor
 pub use log_filter::LogFilter;
 pub use notification::NotificationView;
 pub use page_request::PageRequest;
+pub use readiness::unready;
 pub use responses::{
-    Break, Chain, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost, NewPublisher, Outcome,
-    Overview, Page, Paused, Publisher, Remaining, Rotated, Skipped, Status, StatusPage, Subscription,
-    SubscriptionDetail, Topic, TopicDetail, Trouble,
+    Break, Chain, Cluster, Database, Denied, Done, Draining, Host, Laggard, LogEntry, LogLevel, Lost,
+    NewPublisher, Outcome, Overview, Owner, Owners, Page, Paused, Publisher, Remaining, Rotated, Skipped,
+    Status, StatusPage, Subscription, SubscriptionDetail, Topic, TopicDetail, Trouble,
 };
 pub use running::{Running, RunningNote};
 pub use self_service::{Grade, OwnAttempt, OwnView, PageId};

@@ -36,6 +36,7 @@ impl AdminService {
             topics: self.store.usage().topics,
             subscriptions: self.operator.in_force().await?.of_this_hub(),
             deliveries: self.counters.totals(),
+            cluster: self.cluster().await,
         })
     }
 

@@ -1,20 +1,25 @@
-//! Whether the hub is ready, as everybody may ask who reaches the operator's listener.
+//! Whether the hub is ready, as everybody may ask who reaches the operator's listener: one rule for `/readyz` and the metric.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{AdminService, Drain};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// So long a database may be away before a hub is not ready: all hubs are without it, and most failovers are over by then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl AdminService {
-    /// Why the hub is not ready; `None` when it is. What a database says, and where it is, is in the log alone.
+    /// Why the hub is not ready: see [`unready`].
     pub fn unready(&self) -> Option<Cow<'static, str>> {
-        let trouble = self.store.health().err().and_then(|error| reason(&error, self.store.away_for()));
-        trouble.or_else(|| self.drain.is_on().then_some(Cow::Borrowed(Drain::REASON)))
+        unready(&*self.store, &self.drain)
     }
+}
+
+/// Why a hub with this store is not ready; `None` when it is. What a database says, and where it is, is in the log alone.
+pub fn unready(store: &dyn Store, drain: &Drain) -> Option<Cow<'static, str>> {
+    let trouble = store.health().err().and_then(|error| reason(&error, store.away_for()));
+    trouble.or_else(|| drain.is_on().then_some(Cow::Borrowed(Drain::REASON)))
 }
 
 /// What to say of this trouble; `away_for`: so long a database cannot be used.

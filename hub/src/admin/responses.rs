@@ -29,6 +29,68 @@ pub struct Status {
     pub subscriptions: usize,
     /// Of this hub: deliveries since its start.
     pub deliveries: Totals,
+    /// The database and the hubs that share it; absent where the hub has a store of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
+}
+
+/// A database, and the hubs that share it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Cluster {
+    /// The database.
+    pub database: Database,
+    /// The hubs and what they own; absent while the database cannot be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owners: Option<Owners>,
+}
+
+/// A database, as this hub knows it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Database {
+    /// Since when it cannot be used; absent while it can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away_since: Option<String>,
+    /// Which of its hosts is in use, or was last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The timeline of that host: each failover begins one.
+    pub timeline: u32,
+    /// Whether it keeps what it acknowledges: `proven`, `declared` or `missing`.
+    pub durability: &'static str,
+}
+
+/// The hubs of a database, and who owns which shard.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Owners {
+    /// Hubs that are up, that were some minutes ago, or that own a shard.
+    pub hubs: Vec<Owner>,
+    /// Shards that no hub owns.
+    pub shards_without_owner: Vec<u16>,
+    /// Laggards in these, as `laggards` of a hub.
+    pub laggards_without_owner: u64,
+}
+
+/// A hub of a database.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Owner {
+    /// What its computer is called.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// It is the hub that answers.
+    pub this: bool,
+    /// It is up.
+    pub up: bool,
+    /// When it was started.
+    pub started_at: String,
+    /// Until when others take it for up, unless it says so again.
+    pub alive_until: String,
+    /// Milliseconds since it said so last.
+    pub heartbeat_age_ms: u64,
+    /// The shards that it owns.
+    pub shards: Vec<u16>,
+    /// Laggards in these, as the last checkpoints have them: of each shard ten thousand are counted at most.
+    pub laggards: u64,
 }
 
 /// The hub at a glance.

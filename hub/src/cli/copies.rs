@@ -1,4 +1,4 @@
-//! `resync-hub backup` and `restore`: everything that a hub remembers, in one file.
+//! `resync-hub backup` and `restore`: everything that a hub remembers, in one file. And `restored`, where a database was restored without it.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -44,6 +44,12 @@ pub(super) struct Restore {
     /// then need new tokens, and the URLs that were given out stop working
     #[arg(long)]
     without_credentials: bool,
+    #[command(flatten)]
+    hub: WhichHub,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Restored {
     #[command(flatten)]
     hub: WhichHub,
 }
@@ -182,6 +188,23 @@ pub(super) fn restore(command: Restore) -> Result<(), Failure> {
     Err(Failure::new(format_args!(
         "restored with {faults} that the store had when it was backed up: {advice}"
     )))
+}
+
+pub(super) fn restored(command: &Restored) -> Result<(), Failure> {
+    let config = command.hub.load()?;
+    let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
+    let place = Place::of(&config);
+    if !place.restored(&keys).map_err(Failure::new)? {
+        return Err(Failure::new(
+            "hubs use the database: stop all of them, and type this again once the last has been gone for five seconds",
+        ));
+    }
+    let registry = place.registry(&keys).map_err(Failure::new)?;
+    let audit = Audit::open(registry).map_err(Failure::new)?;
+    let begun = audit.begin(By::Files, "restored", "").map_err(Failure::new)?;
+    audit.end(begun, "logs leap");
+    say(format_args!("{place}: no number of a notification is given out twice; start the hubs"));
+    Ok(())
 }
 
 /// The maker of the backup may have added a token: the operator sees who may publish from now on.

@@ -52,6 +52,7 @@ pub(super) const HELP: Help = Help {
         ),
         ("backup", &["resync-hub backup hub.backup", "resync-hub backup - | gzip > hub.backup.gz"]),
         ("restore", &["resync-hub restore hub.backup --data-dir restored"]),
+        ("restored", &["resync-hub restored --config /etc/resync-hub/hub.toml"]),
         ("fsck", &["resync-hub fsck", "resync-hub fsck --repair", "resync-hub fsck --json"]),
         ("drain", &["resync-hub drain --wait --timeout 2h", "resync-hub drain --end"]),
         ("log-level", &["resync-hub log-level", "resync-hub log-level info,resync_hub::delivery=trace"]),

@@ -70,6 +70,8 @@ enum Command {
     Backup(copies::Backup),
     /// Fill an empty data folder from a backup, for either engine
     Restore(copies::Restore),
+    /// Say that the hubs' database was restored to an earlier point, before they use it again
+    Restored(copies::Restored),
     /// Look at every record of a stopped hub's store (exit code 1 if something is wrong)
     Fsck(fsck::Fsck),
     /// Let a running hub take nothing new while it delivers what it has, until `drain --end`
@@ -97,6 +99,7 @@ impl Command {
                 | Self::Subscriptions(_)
                 | Self::Backup(_)
                 | Self::Restore(_)
+                | Self::Restored(_)
                 | Self::Fsck(_)
                 | Self::Drain(_)
                 | Self::Healthcheck(_)
@@ -175,6 +178,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Deliveries(command) => deliveries::run(command),
         Command::Backup(command) => copies::back_up(command),
         Command::Restore(command) => copies::restore(command),
+        Command::Restored(command) => copies::restored(&command),
         Command::Fsck(command) => fsck::run(&command),
         Command::Drain(command) => steer::drain(command),
         Command::LogLevel(command) => steer::log_level(command),

@@ -462,6 +462,11 @@ impl Config {
         self.data_dir.join("status-pages.json")
     }
 
+    /// The file of sessions of the admin pages that were ended. Only a database has them: no hub writes it.
+    pub fn ended_sessions_file(&self) -> PathBuf {
+        self.data_dir.join("ended-sessions.json")
+    }
+
     /// The audit log.
     pub fn audit_file(&self) -> PathBuf {
         self.data_dir.join("audit.jsonl")
@@ -477,7 +482,8 @@ impl Config {
     pub fn beside_the_store(&self) -> Vec<PathBuf> {
         let tokens = self.publisher_tokens_file();
         let used = uses_file(&tokens);
-        vec![tokens, used, self.ticket_key_file(), self.addresses_file(), self.audit_file()]
+        let (ticket_key, addresses) = (self.ticket_key_file(), self.addresses_file());
+        vec![tokens, used, ticket_key, addresses, self.ended_sessions_file(), self.audit_file()]
     }
 }
 

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use resync_common::space::Space;
 
 use super::{count, write, write_kinds};
-use crate::admin::Drain;
+use crate::admin::{Drain, unready};
 use crate::delivery::Counters;
 use crate::store::{Store, Usage};
 
@@ -40,8 +40,8 @@ impl Collector for HubState {
         let gauges = [
             (
                 "ready",
-                "1 while the hub accepts everything, 0 while it is drained or its store does not work",
-                f64::from(u8::from(self.store.health().is_ok() && !self.drain.is_on())),
+                "1 while the hub is ready, 0 while it is drained or its store does not work; a database may be away for 30 seconds",
+                f64::from(u8::from(unready(&*self.store, &self.drain).is_none())),
             ),
             (
                 "topics",
@@ -110,9 +110,12 @@ impl Collector for HubState {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
     use super::*;
     use crate::metrics::Metrics;
-    use crate::store::{self, Shard};
+    use crate::store::{self, Shard, in_memory};
 
     #[tokio::test]
     async fn what_the_store_holds_is_said_by_one_of_its_hubs_so_that_a_sum_over_them_is_right() {
@@ -132,5 +135,44 @@ mod tests {
         assert!(!says_topics(), "another hub owns the first shard");
         counters.set_saved(Shard::FIRST, Instant::now());
         assert!(says_topics());
+    }
+
+    /// What the hub with this store says of itself.
+    fn is_ready(store: &Arc<dyn Store>, drain: &Drain) -> bool {
+        let state = HubState {
+            store: Arc::clone(store),
+            counters: Arc::new(Counters::new(store.shards())),
+            drain: drain.clone(),
+            data_dir: PathBuf::from("."),
+        };
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        registry.register_collector(Box::new(state));
+        encode(&mut text, &registry).unwrap();
+        let ready = text.lines().find_map(|line| line.strip_prefix("ready "));
+        assert_eq!(ready == Some("1.0"), unready(&**store, drain).is_none(), "as /readyz: {text}");
+        ready == Some("1.0")
+    }
+
+    #[tokio::test]
+    async fn a_hub_whose_disk_is_full_is_not_ready_at_once() {
+        let (folder, (store, memory)) = (tempfile::tempdir().unwrap(), in_memory());
+        let drain = Drain::of(folder.path());
+        assert!(is_ready(&store, &drain));
+        memory.set_full(true);
+        let url = resync_core::websub::TopicUrl::parse("https://source.example/t").unwrap();
+        store.put_ping(url, None).await.unwrap_err();
+        assert!(!is_ready(&store, &drain));
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hub_whose_database_is_away_for_a_moment_stays_ready() {
+        let Some(database) = crate::store::SharedDatabase::new() else { return };
+        let (folder, store) = (tempfile::tempdir().unwrap(), database.hub("one").await);
+        let drain = Drain::of(folder.path());
+        assert!(is_ready(&store, &drain));
+        database.sql("DROP FUNCTION hub.beat_2");
+        resync_harness::eventually("the database is missed", async || store.health().is_err()).await;
+        assert!(is_ready(&store, &drain));
     }
 }

@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "postgres")]
-use super::StoreError;
-#[cfg(feature = "postgres")]
 use super::postgres;
-use super::{BackupError, Copied, Credentials, Findings, Header, Keyring, Place, Repaired, Result, embedded};
+use super::{
+    BackupError, Copied, Credentials, Findings, Header, Keyring, Place, Repaired, Result, StoreError,
+    embedded,
+};
 
 impl Place {
     /// Checks the store: in a folder that no hub may be using, or in a database as of one moment. No record is changed.
@@ -92,6 +93,23 @@ impl Place {
             }
             #[cfg(feature = "postgres")]
             Self::Database(config) => postgres::restore_stream(config, keys, credentials, backup),
+        }
+    }
+
+    /// Lets the logs of a database leap that was restored to an earlier point by its own means: what was given out since then is never given
+    /// out again. Returns whether that is done: it is not while hubs are up.
+    ///
+    /// # Errors
+    /// What keeps the database from being used, and [`StoreError::Write`] for a folder.
+    #[cfg_attr(not(feature = "postgres"), allow(unused_variables, reason = "a folder needs no keys"))]
+    pub fn restored(&self, keys: &Keyring) -> Result<bool> {
+        match self {
+            Self::Folder { .. } => {
+                let reason = "the store is in a folder, whose logs leap by `resync-hub restore`";
+                Err(StoreError::Write(reason.to_owned()))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(config) => postgres::restored(config, keys),
         }
     }
 }

@@ -37,6 +37,7 @@ impl Files {
             Document::TokenUses => uses_file(&tokens),
             Document::TicketKey => self.folder.join("ticket-key"),
             Document::PageAddresses => self.folder.join("status-pages.json"),
+            Document::EndedSessions => self.folder.join("ended-sessions.json"),
         }
     }
 
@@ -160,8 +161,13 @@ mod tests {
     fn every_document_and_the_log_are_files_that_a_backup_takes() {
         let folder = tempfile::tempdir().unwrap();
         let files = Files::in_folder(folder.path());
-        let documents =
-            [Document::PublisherTokens, Document::TokenUses, Document::TicketKey, Document::PageAddresses];
+        let documents = [
+            Document::PublisherTokens,
+            Document::TokenUses,
+            Document::TicketKey,
+            Document::PageAddresses,
+            Document::EndedSessions,
+        ];
         for of in documents {
             assert_eq!((files.version(of), files.read(of).unwrap()), (None, None));
             files.change(of, &mut |kept: Option<Vec<u8>>| kept.is_none().then(|| b"{}".to_vec())).unwrap();

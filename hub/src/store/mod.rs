@@ -48,13 +48,13 @@ pub use parts::{
 pub use place::Place;
 pub use records::{
     Accepted, Activation, Additions, Appended, CachePolicy, Chain, ChainBreak, Checkpoint, ClientUsage,
-    ClockJump, Command, ContentKind, Denial, DenialId, DenialScope, Ended, Epoch, Failing, FailureClass, Gap,
-    Intent, Interval, Laggard, Lapse, Missed, NewDenial, NewNotification, NewRequest, Notification,
-    NotificationLinks, NotificationProgress, Offset, Order, OrderEvent, OrderId, Payer, PendingRequest, Ping,
-    PingClient, PingId, ReadAhead, Recipient, Replayed, RequestId, Search, SearchResult, Shard, ShardState,
-    Shares, Skip, Spread, StoreEvent, Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey,
-    SubscriptionSummary, Sweep, Target, Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial,
-    Watermark,
+    ClockJump, Command, ContentKind, DatabaseState, Denial, DenialId, DenialScope, Ended, Epoch, Failing,
+    FailureClass, Gap, Hubs, Intent, Interval, KnownDurability, KnownHub, Laggard, Lapse, Missed, NewDenial,
+    NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress, Offset, Order,
+    OrderEvent, OrderId, Payer, PendingRequest, Ping, PingClient, PingId, ReadAhead, Recipient, Replayed,
+    RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, Spread, StoreEvent, Subscription,
+    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target, Topic, TopicId,
+    Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

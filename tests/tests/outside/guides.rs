@@ -26,7 +26,7 @@ const SERVERS: [&str; 5] = [
 /// The pages of docs/ that have `$` lines, each of which is followed by a test here.
 const FOLLOWED: [&str; 5] = ["getting-started.md", "hub.md", "operations.md", "privacy.md", "storage.md"];
 /// The commands of the hub, which its guide for operators calls by their own names in its text.
-const OF_THE_HUB: [&str; 11] = [
+const OF_THE_HUB: [&str; 12] = [
     "token",
     "topics",
     "subscriptions",
@@ -35,6 +35,7 @@ const OF_THE_HUB: [&str; 11] = [
     "secrets",
     "backup",
     "restore",
+    "restored",
     "fsck",
     "drain",
     "log-level",

@@ -50,7 +50,7 @@ const VALUES: [&str; 29] = [
 ];
 
 /// Commands that neither list nor report, or whose output has a form of its own already.
-const WITHOUT_JSON: [&str; 21] = [
+const WITHOUT_JSON: [&str; 22] = [
     "resync-hub",
     "resync-hub serve",
     "resync-hub token add",
@@ -61,6 +61,7 @@ const WITHOUT_JSON: [&str; 21] = [
     "resync-hub config print",
     "resync-hub backup",
     "resync-hub restore",
+    "resync-hub restored",
     "resync-source init",
     "resync-source config check",
     "resync-source config print",

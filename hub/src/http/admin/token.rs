@@ -55,6 +55,11 @@ impl AdminToken {
     pub(super) fn name(&self) -> String {
         hex::encode(&Sha256::digest(self.digest)[..4])
     }
+
+    /// What differs where the token does. A short token could be guessed from it.
+    pub(super) fn fingerprint(&self) -> String {
+        hex::encode(Sha256::digest(self.digest))
+    }
 }
 
 /// The bearer token that a request shows.

@@ -42,8 +42,14 @@ const END: u8 = 4;
 
 /// The files beside the store that a backup may hold. A restore takes no others: whoever could plant the operator's token would own the
 /// restored hub.
-pub const BESIDE: [&str; 5] =
-    ["publisher-tokens.json", "publisher-tokens.used.json", TICKET_KEY, "status-pages.json", "audit.jsonl"];
+pub const BESIDE: [&str; 6] = [
+    "publisher-tokens.json",
+    "publisher-tokens.used.json",
+    TICKET_KEY,
+    "status-pages.json",
+    "ended-sessions.json",
+    "audit.jsonl",
+];
 /// The key of the URLs by which publishers follow their notifications.
 const TICKET_KEY: &str = "ticket-key";
 /// Those of them by which somebody may do something at the restored hub.

@@ -291,5 +291,8 @@ async fn credentials_are_left_out_where_the_backup_is_not_trusted(place: Place) 
     for name in BESIDE {
         restored.extend(into.beside(name).await.map(|_| name));
     }
-    assert_eq!(restored, ["publisher-tokens.used.json", "status-pages.json", "audit.jsonl"]);
+    assert_eq!(
+        restored,
+        ["publisher-tokens.used.json", "status-pages.json", "ended-sessions.json", "audit.jsonl"]
+    );
 }

@@ -8,6 +8,8 @@ mod denials;
 #[cfg(feature = "postgres")]
 mod feed;
 mod folders;
+#[cfg(feature = "postgres")]
+mod leaping;
 mod log;
 mod model;
 mod opening;

@@ -132,7 +132,7 @@ impl Place {
         if self.database.is_some() {
             let store = self.open().await;
             let registry = store.registry();
-            if name == BESIDE[4] {
+            if name == BESIDE[5] {
                 return Some(registry.read_log().unwrap()).filter(|log| !log.is_empty());
             }
             let of = [
@@ -140,6 +140,7 @@ impl Place {
                 Document::TokenUses,
                 Document::TicketKey,
                 Document::PageAddresses,
+                Document::EndedSessions,
             ];
             let place = BESIDE.iter().position(|known| *known == name).unwrap();
             return registry.read(of[place]).unwrap();

@@ -28,7 +28,7 @@ async fn documents_are_changed_one_after_the_other_and_found_again_after_reopeni
         })
         .unwrap();
     assert_eq!(seen.as_deref(), Some(b"{\"b\":1}".as_slice()), "it is the newest that is changed");
-    for of in [Document::TokenUses, Document::TicketKey, Document::PageAddresses] {
+    for of in [Document::TokenUses, Document::TicketKey, Document::PageAddresses, Document::EndedSessions] {
         assert_eq!(registry.read(of).unwrap(), None, "they do not mix");
     }
     let store = place.reopen(store).await;

@@ -13,8 +13,8 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, NewDenial, Offset, Ping, PingClient, Shard,
-    Spread, Store, StoreError, Uptime,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, KnownDurability, NewDenial, Offset, Ping,
+    PingClient, Shard, Spread, Store, StoreError, Uptime,
 };
 
 on_postgres!(
@@ -31,6 +31,7 @@ on_postgres!(
     whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it,
     when_another_hub_was_up_last_is_known_by_its_heartbeats,
     a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
+    each_knows_which_hubs_are_up_and_who_owns_what,
 );
 
 pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
@@ -284,4 +285,28 @@ async fn a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes
     assert_eq!(store.rotate_secrets(new_first).await.unwrap(), 1);
     drop(store);
     place.open_with(keys(&new)).await.unwrap();
+}
+
+async fn each_knows_which_hubs_are_up_and_who_owns_what(place: Place) {
+    let [one, other] = both(&place).await;
+    one.claim(Shard(3)).await.unwrap();
+    other.claim(Shard(5)).await.unwrap();
+    for shard in [3, 7] {
+        place.sql(&format!("INSERT INTO hub.laggard VALUES ({shard}, 1, 1, 0, 0, now(), 0, NULL, NULL, 0)"));
+    }
+    for (store, own, late) in [(&one, Shard(3), 1), (&other, Shard(5), 0)] {
+        let found = store.hubs().await.unwrap();
+        let shards: BTreeSet<_> = found.hubs.iter().map(|hub| hub.shards.clone()).collect();
+        assert_eq!(shards, BTreeSet::from([vec![Shard(3)], vec![Shard(5)]]));
+        let this: Vec<_> = found.hubs.iter().filter(|hub| hub.is_this).collect();
+        assert!(this.len() == 1 && this[0].is_up && this[0].shards == [own], "{found:?}");
+        assert_eq!((this[0].laggards, found.unowned_laggards), (late, 1));
+        assert_eq!(found.unowned.len(), usize::from(store.shards()) - 2);
+        let database = store.database().unwrap();
+        assert_eq!((database.away_for, database.durability), (None, KnownDurability::Declared));
+        assert!(database.host.is_some() && database.timeline > 0, "{database:?}");
+    }
+    drop(other);
+    let found = one.hubs().await.unwrap();
+    assert!(found.hubs.len() == 1 && found.unowned.contains(&Shard(5)), "{found:?}");
 }

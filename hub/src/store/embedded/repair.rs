@@ -123,7 +123,7 @@ impl Repair<'_> {
 
     /// Notes in a log that nothing is there: subscribers that are owed it have a gap, but for what a restore had leaped over.
     fn missing(&mut self, topic: TopicId, url: &TopicUrl, from: Offset, to: Offset) -> Result<()> {
-        let why = if Offset(from.0.saturating_sub(1)).leap() == to { Empty::Leapt } else { Empty::Lost };
+        let why = if Offset(from.0.saturating_sub(1)).leaps_to(to) { Empty::Leapt } else { Empty::Lost };
         let fault = Fault::Missing { topic, url: url.clone(), from, to };
         match why {
             Empty::Lost => self.lost(format!("{fault}; subscribers that had not got it have a gap")),

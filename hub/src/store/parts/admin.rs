@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::store::{BackupError, Copied, Keyring, Meters, Registry, Result, TopicId, Usage};
+use crate::store::{
+    BackupError, Copied, DatabaseState, Hubs, Keyring, Meters, Registry, Result, TopicId, Usage,
+};
 
 /// The state of the store, and what an operator does to it.
 #[async_trait]
@@ -21,6 +23,12 @@ pub trait Admin: std::fmt::Debug + Send + Sync + 'static {
 
     /// How long the database of this store cannot be used; `None`: it can be, or this store has none.
     fn away_for(&self) -> Option<Duration>;
+
+    /// The database of this store, as it is known without asking it; `None`: this store has none.
+    fn database(&self) -> Option<DatabaseState>;
+
+    /// The hubs that share this store; none where it is one hub's own.
+    async fn hubs(&self) -> Result<Hubs>;
 
     /// Returns when the writer has come to what waits now, whether the disk takes it or not.
     ///

@@ -14,6 +14,8 @@ pub enum Document {
     TicketKey,
     /// The replaced addresses of subscribers' pages.
     PageAddresses,
+    /// The sessions of the admin pages that were ended. Only hubs that share a store have it.
+    EndedSessions,
 }
 
 /// Distinguishes the versions of a document.

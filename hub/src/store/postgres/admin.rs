@@ -12,11 +12,11 @@ use super::registry::InDatabase;
 use super::rows::{Fields, Param, big, params, shard_number, the_only};
 use super::schema::encryption;
 use super::secrets::{self, Row as Secrets};
-use super::{PostgresStore, backup};
+use super::{PostgresStore, backup, hubs};
 use crate::store::encoding::layout::Encryption;
 use crate::store::{
-    Admin, BackupError, Copied, Document, Keyring, Meters, Registry, Result, Shard, StoreError, TopicId,
-    Usage,
+    Admin, BackupError, Copied, DatabaseState, Document, Hubs, Keyring, Meters, Registry, Result, Shard,
+    StoreError, TopicId, Usage,
 };
 
 /// Secrets that are rewritten in one command.
@@ -51,6 +51,14 @@ impl Admin for PostgresStore {
 
     fn away_for(&self) -> Option<Duration> {
         self.shared.common.health.away_for()
+    }
+
+    fn database(&self) -> Option<DatabaseState> {
+        Some(hubs::known(&self.shared.common))
+    }
+
+    async fn hubs(&self) -> Result<Hubs> {
+        self.look_at_hubs().await
     }
 
     async fn answers(&self) -> Result<()> {

@@ -109,9 +109,9 @@ impl Sink for Inspection {
         Ok(())
     }
 
-    /// What a restore leaped over is meant to be empty.
+    /// What was leaped over is meant to be empty.
     fn take_hole(&mut self, topic: &Topic, from: Offset, to: Offset, _: DateTime) -> Result<()> {
-        if Offset(from.0.saturating_sub(1)).leap() != to {
+        if !Offset(from.0.saturating_sub(1)).leaps_to(to) {
             self.not_whole = Some(topic.id);
             self.note(&Fault::Missing { topic: topic.id, url: topic.url.clone(), from, to });
         }

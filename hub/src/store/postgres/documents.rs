@@ -13,10 +13,15 @@ use super::secrets::Row as Secrets;
 use crate::store::{BESIDE, Document, Keyring, Result, StoreError};
 
 /// All of them, in the order of their numbers.
-pub(super) const ALL: [Document; 4] =
-    [Document::PublisherTokens, Document::TokenUses, Document::TicketKey, Document::PageAddresses];
+pub(super) const ALL: [Document; 5] = [
+    Document::PublisherTokens,
+    Document::TokenUses,
+    Document::TicketKey,
+    Document::PageAddresses,
+    Document::EndedSessions,
+];
 /// What the log of commands is called where it is a file.
-pub(super) const LOG: &str = BESIDE[4];
+pub(super) const LOG: &str = BESIDE[ALL.len()];
 
 /// Those that were written, each with its content as it is kept.
 pub(super) const WRITTEN: &str =
@@ -64,6 +69,7 @@ pub(super) fn number(of: Document) -> i16 {
         Document::TokenUses => 2,
         Document::TicketKey => 3,
         Document::PageAddresses => 4,
+        Document::EndedSessions => 5,
     }
 }
 
@@ -203,13 +209,13 @@ mod tests {
             documents.put(of, 1, None);
             assert!(documents.version(of) == 2 && documents.content(of).unwrap().is_some());
         }
-        assert_eq!(documents.versions(), [2; 4]);
+        assert_eq!(documents.versions(), [2; ALL.len()]);
         assert!(open(&Keyring::none(), Document::TicketKey, b"\x02").is_err());
         let changes = documents.changes();
         documents.put(Document::PublisherTokens, 3, None);
         assert!(!documents.replace(changes, &keys, std::iter::empty()).unwrap(), "one was changed meanwhile");
-        assert_eq!(documents.versions(), [3, 2, 2, 2]);
+        assert_eq!(documents.versions(), [3, 2, 2, 2, 2]);
         assert!(documents.replace(documents.changes(), &keys, std::iter::empty()).unwrap());
-        assert_eq!(documents.versions(), [0; 4]);
+        assert_eq!(documents.versions(), [0; ALL.len()]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::session::State;
 use crate::config::Durability;
-use crate::store::{Result, StoreError};
+use crate::store::{KnownDurability, Result, StoreError};
 
 /// Whether a standby on which commits wait has what was written up to there, and of how many this role may not see that.
 pub(super) const PROOF: &str = "
@@ -48,6 +48,15 @@ pub(super) fn judge(has_it: Option<bool>, hidden: i64) -> Result<()> {
     Err(StoreError::NotDurable(lacks.to_owned()))
 }
 
+/// How it is known by now, after the last look (`health`).
+pub(super) fn known(expected: Durability, health: &Result<()>) -> KnownDurability {
+    match (expected, health) {
+        (_, Err(StoreError::NotDurable(_))) => KnownDurability::Missing,
+        (Durability::Proven, _) => KnownDurability::Proven,
+        (Durability::Declared, _) => KnownDurability::Declared,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +78,21 @@ mod tests {
             let told = check(state, expected).err().as_ref().map(ToString::to_string);
             assert_eq!(told.is_some(), word.is_some(), "{told:?}");
             assert!(told.unwrap_or_default().contains(word.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn what_is_found_to_be_missing_counts_more_than_what_was_proven_or_is_declared() {
+        let away = || Err(StoreError::Away("gone".to_owned()));
+        let missing = || Err(StoreError::NotDurable("no standby".to_owned()));
+        for (expected, health, found) in [
+            (Durability::Proven, Ok(()), KnownDurability::Proven),
+            (Durability::Proven, away(), KnownDurability::Proven),
+            (Durability::Proven, missing(), KnownDurability::Missing),
+            (Durability::Declared, Ok(()), KnownDurability::Declared),
+            (Durability::Declared, missing(), KnownDurability::Missing),
+        ] {
+            assert_eq!(known(expected, &health), found, "{health:?}");
         }
     }
 

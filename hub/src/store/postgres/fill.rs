@@ -31,6 +31,9 @@ use crate::store::{
 
 const SET_EPOCH: &str = "UPDATE hub.shard SET epoch = $2 WHERE shard = $1";
 const SET_FLOOR: &str = "UPDATE hub.store SET floor = $1";
+/// No place and no epoch that was copied is of a later one.
+const SET_ERA: &str = "UPDATE hub.store s SET era = greatest( \
+    s.floor, (SELECT max(t.head) FROM hub.topic t), (SELECT max(h.epoch) FROM hub.shard h)) >> 32";
 const PUT_UPTIME: &str = "INSERT INTO hub.uptime (seen, jump_us, jump_up_us) VALUES ($1, $2, $3)";
 const SET_NUMBERS: &str = "SELECT setval('hub.subscription_id', greatest($1::bigint, 1), $1 > 0), \
     setval('hub.request_id', greatest($2::bigint, 1), $2 > 0), setval('hub.ping_id', greatest($3::bigint, 1), $3 > 0)";
@@ -50,6 +53,7 @@ pub(super) async fn fill(config: &DatabaseConfig, keys: &Keyring, records: &dyn 
     execute(&session, "SELECT hub.make_parts_1()").await?;
     filling.meta().await?;
     filling.topics().await?;
+    filling.execute(SET_ERA, &[]).await?;
     filling.notifications().await?;
     filling.requests(shards).await?;
     filling.subscriptions().await?;

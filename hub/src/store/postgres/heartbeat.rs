@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use resync_common::backoff::Backoff;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::ToSql;
 
@@ -92,6 +93,9 @@ impl Heartbeat {
         if let Err(error) = leaving {
             tracing::debug!(%error, "the database was not told that this hub stops");
         }
+        let shared = Arc::clone(&self.shared);
+        // It has said itself what went wrong.
+        let _ = spawn_blocking(move || shared.common.history.save()).await;
     }
 
     /// Renews the word of this hub, and looks at what is due.
@@ -118,14 +122,17 @@ impl Heartbeat {
         let has_others = fields.flag("has_others")?;
         shared.hints.set_others(has_others);
         self.refresh_usage(has_others);
+        let lsn = fields.text("lsn")?;
+        shared.common.history.note(&lsn);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
-                let lsn = fields.text("lsn")?;
                 let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
                 let proof = Fields::of("standbys", the_only(&proof)?);
                 durability::judge(proof.get("has_it")?, proof.get("hidden")?)?;
             }
             self.prove_at = Instant::now() + PROVE_EVERY;
+            // Beside it: the disk of this computer may be slow.
+            spawn_blocking(move || shared.common.history.save());
         }
         self.housekeep(theirs).await;
         Ok(())

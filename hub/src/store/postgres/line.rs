@@ -16,10 +16,11 @@ use tokio_postgres::types::ToSql;
 
 use super::durability;
 use super::health::Health;
+use super::history::{self, History};
 use super::rows::{Fields, random_id};
 use super::server::Server;
 use super::session::{Failure, Session, words_of};
-use crate::config::Durability;
+use crate::config::{DatabaseConfig, Durability};
 use crate::store::{Result, StoreError};
 
 /// For an answer. A commit that takes longer waits for a standby that is away, or for a server that is.
@@ -43,12 +44,14 @@ pub(super) struct Common {
     pub(super) durability: Durability,
     pub(super) node: i64,
     pub(super) health: Health,
+    pub(super) history: History,
 }
 
 impl Common {
     /// Those of a hub that nobody knows yet.
-    pub(super) fn new(server: Server, durability: Durability) -> Self {
-        Self { server, durability, node: random_id(), health: Health::unknown() }
+    pub(super) fn new(server: Server, config: &DatabaseConfig) -> Self {
+        let history = History::of(&config.data_dir);
+        Self { server, durability: config.durability, node: random_id(), health: Health::unknown(), history }
     }
 }
 
@@ -147,6 +150,9 @@ impl Line {
         let is_proven = self.common.durability == Durability::Proven;
         let rows = session.query(OPEN, &[&self.id, &self.common.node, &is_proven], OPENING).await;
         let rows = rows.map_err(|failure| StoreError::Away(failure.told()))?;
+        // Only now: that commit may have leaped.
+        let found = session.query(history::LOOK, &[], OPENING).await;
+        self.common.history.check(&found.map_err(|failure| StoreError::Away(failure.told()))?)?;
         let row = rows.first().ok_or_else(|| StoreError::Away("no answer to the first commit".to_owned()))?;
         let fields = Fields::of("lines", row);
         Ok(Open { generation: fields.get("generation")?, xid: fields.get("xid")?, session })

@@ -17,6 +17,59 @@ BEGIN
 END
 $$;
 
+-- Leaves places in all logs and epochs of all shards free behind whatever was given out: some of it may have been lost, and who has seen it would
+-- take something else for a repetition of it. A log leaps when it is appended to. Eras only grow, even where the last one was lost too, since
+-- each timeline has its own.
+CREATE OR REPLACE FUNCTION hub.leap_1(to_era bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    next bigint;
+BEGIN
+    SELECT greatest(s.era + 1, to_era) INTO next FROM hub.store s;
+    UPDATE hub.shard h SET epoch = greatest(h.epoch, next << 32);
+    UPDATE hub.store s SET era = next;
+END
+$$;
+
+-- Leaps where the server is another one than that on which hubs wrote whose durability is only declared: it may lack what was acknowledged. Hubs
+-- call it before anything else that they do there; where durability is proven nothing is missing.
+CREATE OR REPLACE FUNCTION hub.follow_timeline_1(proven boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_on bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+    known hub.store;
+BEGIN
+    SELECT s.* INTO known FROM hub.store s;
+    IF (proven AND NOT known.is_declared) OR (known.timeline = now_on AND known.is_declared) THEN
+        RETURN;
+    END IF;
+    -- One at a time; whoever has waited finds it done.
+    PERFORM pg_advisory_xact_lock(1752523264, 3);
+    SELECT s.* INTO known FROM hub.store s;
+    IF known.timeline <> now_on AND (known.is_declared OR NOT proven) THEN
+        PERFORM hub.leap_1(known.era + now_on - known.timeline);
+    END IF;
+    UPDATE hub.store s SET timeline = now_on, is_declared = NOT proven OR (known.is_declared AND known.timeline = now_on);
+END
+$$;
+
+-- The database was restored to an earlier point: leaps, unless hubs are up. Answers whether it did.
+CREATE OR REPLACE FUNCTION hub.restored_1() RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_on bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_advisory_xact_lock(1752523264, 3);
+    IF EXISTS (SELECT FROM hub.node n WHERE n.alive_until > clock_timestamp()) THEN
+        RETURN false;
+    END IF;
+    PERFORM hub.leap_1(s.era + now_on - s.timeline) FROM hub.store s;
+    UPDATE hub.store s SET timeline = now_on, is_declared = false;
+    RETURN true;
+END
+$$;
+
 -- Begins a connection: from now on what was sent through the one before it is refused. It waits for what is under way there, and no longer than
 -- its caller does: nobody would end it, and while no standby acknowledges there would be more and more of them. The commit of this is also the
 -- proof that the server still acknowledges, before anything is read from it.
@@ -26,6 +79,7 @@ BEGIN
     -- Behind a pooler what was set for the session may have been set for another one.
     PERFORM set_config('synchronous_commit', 'on', true);
     PERFORM pg_advisory_xact_lock(line);
+    PERFORM hub.follow_timeline_1(proven);
     INSERT INTO hub.line AS l VALUES (line, node, 1, clock_timestamp(), proven)
     ON CONFLICT (id) DO UPDATE SET generation = l.generation + 1, opened_at = excluded.opened_at
     RETURNING l.generation INTO generation;

@@ -24,6 +24,8 @@ CREATE OR REPLACE FUNCTION hub.append_1(
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
     this_hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
+    -- Every log goes on behind this place.
+    leaped bigint;
     ids bigint[];
     ends bigint[];
     weighed bigint[];
@@ -35,13 +37,14 @@ DECLARE
     seen_same boolean[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    SELECT s.era << 32 INTO leaped FROM hub.store s;
     -- Topics are locked in the order of their ids, and stay so until this is committed: places are dense in the order of commits.
     LOOP
         WITH locked AS MATERIALIZED (
             SELECT t.id, t.key, t.head, t.bytes, t.for_publishers, t.told
             FROM hub.topic t WHERE t.key = ANY (keys) ORDER BY t.id FOR NO KEY UPDATE
         )
-        SELECT array_agg(l.id ORDER BY k.n), array_agg(l.head ORDER BY k.n), array_agg(l.bytes ORDER BY k.n),
+        SELECT array_agg(l.id ORDER BY k.n), array_agg(greatest(l.head, leaped) ORDER BY k.n), array_agg(l.bytes ORDER BY k.n),
             array_agg(l.for_publishers ORDER BY k.n), array_agg(l.told::text::bigint ORDER BY k.n)
         INTO ids, ends, weighed, spoken_for, told
         FROM unnest(keys) WITH ORDINALITY AS k(key, n) LEFT JOIN locked l ON l.key = k.key;
@@ -86,9 +89,11 @@ BEGIN
         GROUP BY p.of
     ), changed AS (
         UPDATE hub.topic t SET
-            head = t.head + new.count,
-            latest = coalesce(t.head + new.latest, t.latest),
-            posted = coalesce(t.head + new.posted, t.posted),
+            -- A log of which nothing is left begins with this.
+            first = CASE WHEN t.first > t.head THEN ends[new.of] + 1 ELSE t.first END,
+            head = ends[new.of] + new.count,
+            latest = coalesce(ends[new.of] + new.latest, t.latest),
+            posted = coalesce(ends[new.of] + new.posted, t.posted),
             bytes = t.bytes + new.weight,
             oldest = coalesce(t.oldest, new.oldest),
             -- A log that is the publishers' stays so: a stranger's ping must not move it.

@@ -12,6 +12,8 @@
 //! | `feed`, `seen`, `turns`, `hints` | reading what commits of all hubs have to tell |
 //! | `heartbeat`, `word`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
+//! | `history`, `restored` | whether the database is as far as it was; what is done where it is not |
+//! | `hubs` | which hubs are up, and who owns what |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
 //! | `doubts` | where posts are in the log whose answer was lost |
@@ -36,6 +38,8 @@ mod fill;
 mod health;
 mod heartbeat;
 mod hints;
+mod history;
+mod hubs;
 mod keys;
 mod line;
 mod log;
@@ -45,6 +49,7 @@ mod progress;
 mod registry;
 mod requests;
 mod restore;
+mod restored;
 mod retention;
 mod rows;
 mod schema;
@@ -79,6 +84,7 @@ use self::heartbeat::Heartbeat;
 use self::line::Common;
 use self::registry::InDatabase;
 pub(super) use self::restore::{restore, restore_stream};
+pub(super) use self::restored::restored;
 use self::rows::Param;
 use self::schema::Foundation;
 use self::server::Server;
@@ -124,7 +130,7 @@ pub(super) fn registry(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn
     let opened: Result<Arc<Shared>> = apart::apart(|| async move {
         let opening = handle.spawn(async move {
             let Foundation { shards, .. } = found(&server, &known, &keys).await?;
-            let common = Common::new(server, known.durability);
+            let common = Common::new(server, &known);
             let shared = Arc::new(Shared::new(common, known, keys, shards));
             registry::refresh(&shared).await?;
             Ok::<_, StoreError>(shared)
@@ -154,7 +160,7 @@ impl PostgresStore {
             Ok::<_, StoreError>((server, foundation))
         };
         let (server, Foundation { shards, .. }) = runtime.run(founding).await?;
-        let common = Common::new(server, config.durability);
+        let common = Common::new(server, config);
         let node = common.node;
         let shared = Arc::new(Shared::new(common, config.clone(), keys, shards));
         let opening = Arc::clone(&shared);

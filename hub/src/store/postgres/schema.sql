@@ -11,10 +11,17 @@ CREATE SCHEMA hub;
 -- What was decided when the store was made, and what concerns all of it.
 CREATE TABLE hub.store (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    -- What it is called, wherever it is.
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
     format smallint NOT NULL,
     shards smallint NOT NULL CHECK (shards > 0),
     -- The last place of all topics that were forgotten: logs of new topics begin behind it.
     floor bigint NOT NULL DEFAULT 0,
+    -- Logs go on, and epochs too, behind this times 2^32: what was given out before may have been lost.
+    era bigint NOT NULL DEFAULT 0,
+    -- The timeline of the server on which a hub last wrote whose durability is only declared, and whether one has written on it.
+    timeline bigint NOT NULL DEFAULT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint,
+    is_declared boolean NOT NULL DEFAULT false,
     -- The keys that are needed to read every secret, and whether some may be stored as they are.
     secret_keys bytea[] NOT NULL,
     plain_secrets boolean NOT NULL,
@@ -333,7 +340,8 @@ CREATE INDEX act_waiting ON hub.act_shard (shard, act) WHERE NOT taken;
 
 -- Small documents that all hubs share.
 CREATE TABLE hub.document (
-    -- 1 the publishers' tokens, 2 when these were used last, 3 the key of status URLs, 4 replaced addresses of pages.
+    -- 1 the publishers' tokens, 2 when these were used last, 3 the key of status URLs, 4 replaced addresses of pages, 5 sessions of
+    -- the admin pages that were ended.
     kind smallint PRIMARY KEY,
     version bigint NOT NULL,
     -- By which change: a number that nobody else has.

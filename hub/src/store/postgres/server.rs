@@ -3,12 +3,13 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use resync_common::client::{tls, web_roots};
+use resync_common::locks::lock;
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -41,6 +42,8 @@ pub(super) struct Server {
     hosts: Vec<Arc<Host>>,
     /// The newest timeline that was seen: a server of an older one was replaced, and does not know it.
     timeline: AtomicU32,
+    /// The host that was chosen last.
+    in_use: Mutex<Option<String>>,
 }
 
 /// One host, and how it is spoken to.
@@ -80,12 +83,17 @@ impl Server {
         if hosts.is_empty() {
             return Err(unusable("[store] url names no host"));
         }
-        Ok(Self { hosts, timeline: AtomicU32::new(0) })
+        Ok(Self { hosts, timeline: AtomicU32::new(0), in_use: Mutex::default() })
     }
 
     /// The newest timeline that was seen.
     pub(super) fn timeline(&self) -> u32 {
         self.timeline.load(Ordering::Relaxed)
+    }
+
+    /// The host that was chosen last, as `name:port`.
+    pub(super) fn host_in_use(&self) -> Option<String> {
+        lock(&self.in_use).clone()
     }
 
     /// Asks all hosts at once for one that takes writes; of several it is the one that was promoted last, and never one that was promoted
@@ -99,27 +107,28 @@ impl Server {
             asked.spawn(Arc::clone(host).session());
         }
         let mut until = Instant::now() + CONNECT;
-        let (mut best, mut refusals) = (None::<Session>, Vec::new());
+        let (mut best, mut refusals) = (None::<(Session, String)>, Vec::new());
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             match answer {
-                Ok(Ok(session)) if session.timeline() < self.timeline() => {
+                Ok(Ok((session, _))) if session.timeline() < self.timeline() => {
                     refusals.push("it is a primary that was replaced by another".to_owned());
                 }
-                Ok(Ok(session)) => {
+                Ok(Ok((session, host))) => {
                     until = until.min(Instant::now() + GRACE);
-                    if best.as_ref().is_none_or(|best| best.timeline() < session.timeline()) {
-                        best = Some(session);
+                    if best.as_ref().is_none_or(|(best, _)| best.timeline() < session.timeline()) {
+                        best = Some((session, host));
                     }
                 }
                 Ok(Err(reason)) => refusals.push(reason),
                 Err(error) => refusals.push(error.to_string()),
             }
         }
-        let Some(best) = best else {
+        let Some((best, host)) = best else {
             refusals.resize(self.hosts.len(), format!("no answer within {CONNECT:?}"));
             return Err(refusals.join("; "));
         };
         self.timeline.fetch_max(best.timeline(), Ordering::Relaxed);
+        *lock(&self.in_use) = Some(host);
         Ok(best)
     }
 }
@@ -140,7 +149,8 @@ impl Host {
         Ok(Self { address, config, connector: Connector::new(tls.clone(), name) })
     }
 
-    async fn session(self: Arc<Self>) -> std::result::Result<Session, String> {
+    /// A connection, and where it leads.
+    async fn session(self: Arc<Self>) -> std::result::Result<(Session, String), String> {
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.address.shown());
         // Boxed, each, so that the compiler sees that it may go to another thread.
         let opening: BoxFuture<'_, io::Result<Box<dyn Socket>>> = Box::pin(self.address.open());
@@ -150,7 +160,8 @@ impl Host {
         let (client, connection) = connecting.await.map_err(|error| named(&words(&error)))?;
         let beginning: BoxFuture<'_, std::result::Result<Session, String>> =
             Box::pin(Session::begin(client, connection));
-        beginning.await.map_err(|reason| named(&reason))
+        let session = beginning.await.map_err(|reason| named(&reason))?;
+        Ok((session, self.address.shown()))
     }
 }
 

@@ -173,7 +173,7 @@ impl Table {
     /// Whoever is owed one of these is told of a gap; but of what a restore leaped over nobody is.
     pub(super) async fn add_lost(&mut self, topic: TopicId, from: Offset, end: Offset) -> Result<()> {
         let to = Offset(end.0.saturating_sub(1));
-        if from >= end || Offset(from.0.saturating_sub(1)).leap() == to {
+        if from >= end || Offset(from.0.saturating_sub(1)).leaps_to(to) {
             return Ok(());
         }
         if end.0 - from.0 > LOST {

@@ -1,6 +1,7 @@
 //! The records that the hub keeps, free of any engine and any encoding.
 
 mod delivery;
+mod hubs;
 mod log;
 mod orders;
 mod subscriptions;
@@ -16,6 +17,7 @@ pub use self::delivery::{
     Checkpoint, Failing, FailureClass, Gap, Laggard, Lapse, Missed, Replayed, ShardState, Skip, Spread,
     Sweep, Watermark,
 };
+pub use self::hubs::{DatabaseState, Hubs, KnownDurability, KnownHub};
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,
@@ -103,6 +105,12 @@ impl Offset {
         Self((self.0 >> LEAP).saturating_add(1).saturating_mul(1 << LEAP))
     }
 
+    /// Whether a leap from here may have ended there.
+    #[must_use]
+    pub fn leaps_to(self, to: Self) -> bool {
+        to > self && to.0.trailing_zeros() >= LEAP
+    }
+
     /// About how many notifications are behind `from`, up to this one: of those before a leap at least one.
     #[must_use]
     pub fn distance(self, from: Self) -> u64 {
@@ -114,7 +122,7 @@ impl Offset {
     }
 }
 
-/// A restore leaps to the next multiple of this power of two.
+/// A restore leaps to the next multiple of this power of two; a database that may have lost something, to one that none before it has had.
 const LEAP: u32 = 32;
 
 impl fmt::Display for Offset {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderValue, StatusCode};
 use maud::{Markup, html};
+use tracing::warn;
 
 use super::form::{Form, fields};
 use super::{AdminState, layout, sentence};
@@ -43,11 +44,18 @@ pub(super) async fn log_in(
     if let Err(error) = state.service.logged_in().await {
         return layout::outside(StatusCode::SERVICE_UNAVAILABLE, "Log in", &form(Some(&sentence(&error))));
     }
-    with_cookie(&state.sessions.begin(Instant::now()), "/")
+    with_cookie(&state.sessions.begin(), "/")
 }
 
 pub(super) async fn log_out(State(state): State<AdminState>, form: Form) -> Response {
-    with_cookie(&state.sessions.end(&form.session), "/login")
+    match state.sessions.end(&form.session).await {
+        Ok(cookie) => with_cookie(&cookie, "/login"),
+        Err(error) => {
+            warn!(%error, "a session of the admin pages was not ended");
+            let why = "You are still logged in, since the log-out could not be saved. Try again.";
+            layout::error(StatusCode::SERVICE_UNAVAILABLE, Some(&form.session), why)
+        }
+    }
 }
 
 fn with_cookie(cookie: &str, to: &str) -> Response {

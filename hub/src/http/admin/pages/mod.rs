@@ -5,6 +5,7 @@
 
 mod assets;
 mod audit;
+mod cluster;
 mod commands;
 mod deliveries;
 mod events;

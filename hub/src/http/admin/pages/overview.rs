@@ -13,7 +13,7 @@ use super::table::{
     self,
     Head::{Number, Row},
 };
-use super::{AdminState, card, failed};
+use super::{AdminState, card, cluster, failed};
 use crate::admin::{AdminService, Failed, Lasting, Overview, Sample, Size, counted};
 
 /// Points of a plot.
@@ -38,6 +38,7 @@ pub(super) async fn live(service: &AdminService) -> Result<Markup, Failed> {
     Ok(html! {
         (health(&overview))
         (cards(&overview))
+        @if let Some(shared) = &overview.status.cluster { (cluster::section(shared)) }
         (plots(&hour, &overview))
         div.columns { (failures(&overview)) (hosts(&overview)) }
     })

@@ -1,61 +1,76 @@
 //! Sessions of the pages: a cookie that other sites cannot send, and a CSRF token that they cannot know.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+mod ended;
+mod here;
+mod signed;
+
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::request::Parts;
-use resync_common::locks::lock;
 use resync_core::websub::Secret;
-use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::here::OpenSessions;
+use self::signed::SignedSessions;
 use super::super::{AdminState, AdminToken};
 use crate::http::cookies::cookie;
+use crate::store::Store;
+use crate::topics::Tickets;
 
 /// How long an unused session lasts.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
-/// Sessions at once; beyond that the one that was used least lately ends.
-const AT_ONCE: usize = 64;
 /// Pages that are kept fresh at once.
 const FRESH: usize = 32;
 
 /// All sessions.
 #[derive(Clone, Debug)]
 pub struct Sessions {
-    open: Arc<Mutex<HashMap<[u8; 32], OpenSession>>>,
+    kept: Kept,
     cookie: Arc<str>,
     /// The listener speaks TLS.
     secure: bool,
     fresh: Arc<Semaphore>,
 }
 
-#[derive(Debug)]
-struct OpenSession {
-    csrf_token: Arc<str>,
-    used: Instant,
+/// Where they are.
+#[derive(Clone, Debug)]
+enum Kept {
+    Here(OpenSessions),
+    /// In the cookies themselves.
+    Signed(SignedSessions),
 }
 
 /// A session.
 #[derive(Clone)]
 pub(super) struct Session {
-    id: [u8; 32],
+    /// What its cookie holds.
+    value: Arc<str>,
     /// What every form must carry.
     pub(super) csrf_token: Arc<str>,
 }
 
 impl Sessions {
-    /// No sessions yet. `secure`: the listener uses TLS. Hubs on one machine have cookies of different names.
+    /// No sessions yet, of a hub that shares its store with no other. `secure`: the listener uses TLS. Hubs on one machine have cookies of
+    /// different names.
     pub fn new(token: &AdminToken, secure: bool) -> Self {
-        Self {
-            open: Arc::default(),
-            cookie: format!("resync-hub-{}", token.name()).into(),
-            secure,
-            fresh: Arc::new(Semaphore::new(FRESH)),
-        }
+        Self::kept(Kept::Here(OpenSessions::default()), token, secure)
+    }
+
+    /// Those of all hubs that share this store and have the same admin token: a session of one is one of each. `tickets` have the key that
+    /// they share.
+    pub fn shared(token: &AdminToken, secure: bool, tickets: Tickets, store: &dyn Store) -> Self {
+        let signed = SignedSessions::new(token, tickets, store.registry(), store.clock().clone());
+        Self::kept(Kept::Signed(signed), token, secure)
+    }
+
+    fn kept(kept: Kept, token: &AdminToken, secure: bool) -> Self {
+        let cookie = format!("resync-hub-{}", token.name()).into();
+        Self { kept, cookie, secure, fresh: Arc::new(Semaphore::new(FRESH)) }
     }
 
     /// A permit for a page that is kept fresh, if one is left.
@@ -64,36 +79,41 @@ impl Sessions {
     }
 
     /// Begins a session; returns the cookie to set.
-    pub(super) fn begin(&self, now: Instant) -> String {
-        let (secret, csrf_token) = (random(), random());
-        let mut open = self.open();
-        open.retain(|_, session| now < session.used + IDLE);
-        while open.len() >= AT_ONCE
-            && let Some(oldest) = open.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id)
-        {
-            open.remove(&oldest);
-        }
-        open.insert(hash(&secret), OpenSession { csrf_token: csrf_token.into(), used: now });
-        self.cookie(&secret, IDLE)
+    pub(super) fn begin(&self) -> String {
+        let value = match &self.kept {
+            Kept::Here(sessions) => sessions.begin(Instant::now()),
+            Kept::Signed(sessions) => sessions.begin(),
+        };
+        self.cookie(&value, IDLE)
     }
 
     /// Ends a session; returns the cookie to set.
-    pub(super) fn end(&self, session: &Session) -> String {
-        self.open().remove(&session.id);
-        self.cookie("", Duration::ZERO)
+    ///
+    /// # Errors
+    /// When the other hubs would not hear of it: the session goes on.
+    pub(super) async fn end(&self, session: &Session) -> io::Result<String> {
+        match &self.kept {
+            Kept::Here(sessions) => sessions.end(&session.value),
+            Kept::Signed(sessions) => sessions.end(&session.value).await?,
+        }
+        Ok(self.cookie("", Duration::ZERO))
     }
 
     /// Whether this session has not ended meanwhile.
     pub(super) fn is_in(&self, session: &Session) -> bool {
-        self.open().contains_key(&session.id)
+        match &self.kept {
+            Kept::Here(sessions) => sessions.is_in(&session.value),
+            Kept::Signed(sessions) => sessions.is_in(&session.value),
+        }
     }
 
-    fn of(&self, headers: &HeaderMap, now: Instant) -> Option<Session> {
-        let id = hash(cookie(headers, &self.cookie)?);
-        let mut open = self.open();
-        let session = open.get_mut(&id).filter(|session| now < session.used + IDLE)?;
-        session.used = now;
-        Some(Session { id, csrf_token: Arc::clone(&session.csrf_token) })
+    fn of(&self, headers: &HeaderMap) -> Option<Session> {
+        let value = cookie(headers, &self.cookie)?;
+        let csrf_token = match &self.kept {
+            Kept::Here(sessions) => sessions.csrf_token(value, Instant::now()),
+            Kept::Signed(sessions) => sessions.csrf_token(value),
+        };
+        Some(Session { value: value.into(), csrf_token: csrf_token? })
     }
 
     fn cookie(&self, value: &str, age: Duration) -> String {
@@ -104,10 +124,6 @@ impl Sessions {
             age.as_secs()
         )
     }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<[u8; 32], OpenSession>> {
-        lock(&self.open)
-    }
 }
 
 impl FromRequestParts<AdminState> for Session {
@@ -115,19 +131,12 @@ impl FromRequestParts<AdminState> for Session {
 
     /// Without a session, redirects to the login.
     async fn from_request_parts(parts: &mut Parts, state: &AdminState) -> Result<Self, Response> {
-        state
-            .sessions
-            .of(&parts.headers, Instant::now())
-            .ok_or_else(|| Redirect::to("/login").into_response())
+        state.sessions.of(&parts.headers).ok_or_else(|| Redirect::to("/login").into_response())
     }
 }
 
 fn random() -> String {
     String::from_utf8_lossy(Secret::random().as_bytes()).into_owned()
-}
-
-fn hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret).into()
 }
 
 #[cfg(test)]
@@ -136,36 +145,32 @@ mod tests {
     use http::header::COOKIE;
 
     use super::*;
+    use crate::store::{Files, WallClock};
 
     fn with(cookie: &str) -> HeaderMap {
         let pair = cookie.split(';').next().unwrap();
         HeaderMap::from_iter([(COOKIE, HeaderValue::from_str(&format!("other=1; {pair}")).unwrap())])
     }
 
-    #[test]
-    fn a_session_ends_when_it_is_left_or_not_used_and_a_guess_is_none() {
-        let (sessions, begun) = (Sessions::new(&AdminToken::new("x"), true), Instant::now());
-        let cookie = sessions.begin(begun);
-        for attribute in ["HttpOnly", "SameSite=Strict", "Secure", "Path=/"] {
-            assert!(cookie.contains(attribute), "{cookie}");
+    #[tokio::test]
+    async fn a_session_is_in_a_cookie_that_only_this_site_sends_wherever_sessions_are_kept() {
+        let (token, tickets) = (AdminToken::new("x"), Tickets::new(Secret::random()));
+        let folder = tempfile::tempdir().unwrap();
+        let files = Arc::new(Files::in_folder(folder.path()));
+        let signed = SignedSessions::new(&token, tickets, files, WallClock::default());
+        for kept in [Kept::Here(OpenSessions::default()), Kept::Signed(signed)] {
+            let sessions = Sessions::kept(kept, &token, true);
+            let cookie = sessions.begin();
+            for attribute in ["HttpOnly", "SameSite=Strict", "Secure", "Path=/", "Max-Age=43200"] {
+                assert!(cookie.contains(attribute), "{cookie}");
+            }
+            let session = sessions.of(&with(&cookie)).unwrap();
+            assert!(sessions.is_in(&session));
+            assert_eq!(sessions.of(&with(&cookie)).unwrap().csrf_token, session.csrf_token);
+            assert!(sessions.of(&with(&format!("{}=guess", sessions.cookie))).is_none());
+            let over = sessions.end(&session).await.unwrap();
+            assert!(over.contains("=; ") && over.contains("Max-Age=0"), "{over}");
+            assert!(sessions.of(&with(&cookie)).is_none() && !sessions.is_in(&session));
         }
-        let session = sessions.of(&with(&cookie), begun).unwrap();
-        assert!(sessions.of(&with(&format!("{}=guess", sessions.cookie)), begun).is_none());
-        assert!(sessions.of(&with(&cookie), begun + IDLE / 2).is_some());
-        assert!(sessions.of(&with(&cookie), begun + IDLE).is_some(), "it was used meanwhile");
-        assert!(sessions.of(&with(&cookie), begun + IDLE * 2).is_none());
-        sessions.end(&session);
-        assert!(sessions.of(&with(&cookie), begun).is_none() && !sessions.is_in(&session));
-    }
-
-    #[test]
-    fn sessions_never_take_more_than_their_room() {
-        let (sessions, begun) = (Sessions::new(&AdminToken::new("x"), false), Instant::now());
-        let first = sessions.begin(begun);
-        for second in 1..=AT_ONCE as u64 {
-            sessions.begin(begun + Duration::from_secs(second));
-        }
-        assert_eq!(sessions.open().len(), AT_ONCE);
-        assert!(sessions.of(&with(&first), begun).is_none(), "the oldest one has ended");
     }
 }

@@ -14,7 +14,8 @@ use super::super::{Embedded, RESEALED, SMALL, widen};
 use super::super::{copy, memory};
 use crate::store::encoding::layout::Encryption;
 use crate::store::{
-    Admin, BackupError, Copied, Keyring, Meters, Registry, Result, StoreError, TopicId, Usage,
+    Admin, BackupError, Copied, DatabaseState, Hubs, Keyring, Meters, Registry, Result, StoreError, TopicId,
+    Usage,
 };
 
 #[async_trait]
@@ -25,6 +26,14 @@ impl Admin for Embedded {
 
     fn away_for(&self) -> Option<Duration> {
         None
+    }
+
+    fn database(&self) -> Option<DatabaseState> {
+        None
+    }
+
+    async fn hubs(&self) -> Result<Hubs> {
+        Ok(Hubs::default())
     }
 
     async fn answers(&self) -> Result<()> {
