@@ -110,9 +110,6 @@ impl Collector for HubState {
 
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text::encode;
-    use prometheus_client::registry::Registry;
-
     use super::*;
     use crate::metrics::Metrics;
     use crate::store::{self, Shard, in_memory};
@@ -120,7 +117,7 @@ mod tests {
     #[tokio::test]
     async fn what_the_store_holds_is_said_by_one_of_its_hubs_so_that_a_sum_over_them_is_right() {
         let folder = tempfile::tempdir().unwrap();
-        let (store, _memory) = store::in_memory();
+        let (store, _memory) = in_memory();
         let posted = store::posted(&"https://source.example/t".parse().unwrap(), "changed");
         store.append(posted, std::time::Duration::ZERO).await.unwrap();
         let counters = Arc::new(Counters::new(store.shards()));
@@ -145,10 +142,8 @@ mod tests {
             drain: drain.clone(),
             data_dir: PathBuf::from("."),
         };
-        let (mut registry, mut text) = (Registry::default(), String::new());
-        registry.register_collector(Box::new(state));
-        encode(&mut text, &registry).unwrap();
-        let ready = text.lines().find_map(|line| line.strip_prefix("ready "));
+        let text = Metrics::new(state, &[]).write().unwrap();
+        let ready = text.lines().find_map(|line| line.strip_prefix("websub_ready "));
         assert_eq!(ready == Some("1.0"), unready(&**store, drain).is_none(), "as /readyz: {text}");
         ready == Some("1.0")
     }
@@ -159,8 +154,8 @@ mod tests {
         let drain = Drain::of(folder.path());
         assert!(is_ready(&store, &drain));
         memory.set_full(true);
-        let url = resync_core::websub::TopicUrl::parse("https://source.example/t").unwrap();
-        store.put_ping(url, None).await.unwrap_err();
+        let url = "https://source.example/t".parse().unwrap();
+        store.put_ping(url, None, store::PingClient::default()).await.unwrap_err();
         assert!(!is_ready(&store, &drain));
     }
 
