@@ -172,9 +172,11 @@ impl Server {
         Some(postmaster)
     }
 
-    /// The first of its processes, from the file in which it has written its number.
+    /// The first of its processes, while it runs. The file with its number outlives one that was killed; the keeper has no other child.
     fn postmaster(&self) -> Option<Pid> {
-        Pid::from_raw(self.noted(0)?.parse().ok()?)
+        let process = Pid::from_raw(self.noted(0)?.parse().ok()?)?;
+        let (parent, state) = parent_and_state(process)?;
+        (u32::try_from(parent).ok()? == self.keeper.id() && state != b'Z').then_some(process)
     }
 
     /// Of what it has written about itself, the line of this number, from 0.
