@@ -70,7 +70,7 @@ impl World {
         block_in_place(|| primary.sql(query, SQL)).ok()
     }
 
-    /// Posts to this hub, once; what was acknowledged, and whether it surely was not taken.
+    /// Posts to this hub, once, and tells the judge what was acknowledged.
     async fn post(&self, hub: usize, number: usize, body: &str, key: Option<&str>) -> Posted {
         let begun = Instant::now();
         let answer = self.hubs[hub].post(&topic(number), body, key).await;
@@ -124,7 +124,7 @@ enum Posted {
     Taken(Ack),
     /// It may be taken later, or never.
     Unknown,
-    /// It may not be refused.
+    /// It was answered as no post may be.
     Refused,
 }
 

@@ -46,14 +46,23 @@ async fn agree_on_logs(world: &World) {
 }
 
 async fn check_log(world: &World, hub: usize, number: usize) -> Result<(), String> {
+    let newest = {
+        let book = world.book();
+        let acks = book.acks().iter().filter(|ack| ack.topic == number);
+        acks.map(|ack| ack.id.offset).max().unwrap_or_default()
+    };
+    // What others took in is heard of soon.
+    let has_heard = || async {
+        let page = page(world, hub, number, newest.saturating_sub(1)).await;
+        page.is_ok_and(|(head, _)| head >= newest)
+    };
+    if !happens_within(HEALED_WITHIN / 3, has_heard).await {
+        return Err(format!("{newest} was acknowledged, and is not there"));
+    }
     let (mut after, mut head) = (0, u64::MAX);
     while after < head {
-        let url: String = byte_serialize(topic(number).as_bytes()).collect();
-        let target = format!("/websub/notifications?topic={url}&after={after}&limit={PAGE}");
-        let page = world.hubs[hub].get(&target).await.ok_or("no answer")?;
-        let page: Value = serde_json::from_slice(&page.body).map_err(|error| error.to_string())?;
-        head = page["head"].as_u64().ok_or_else(|| format!("no head in {page}"))?;
-        let notifications = page["notifications"].as_array().ok_or_else(|| format!("no page: {page}"))?;
+        let (now, notifications) = page(world, hub, number, after).await?;
+        head = now;
         if notifications.is_empty() {
             return Err(format!("nothing is behind {after}, and the newest is {head}"));
         }
@@ -67,11 +76,19 @@ async fn check_log(world: &World, hub: usize, number: usize) -> Result<(), Strin
             world.book().means(id, meaning(body.as_bytes()))?;
         }
     }
-    let book = world.book();
-    let acknowledged = book.acks().iter().filter(|ack| ack.topic == number).map(|ack| ack.id.offset).max();
-    match acknowledged {
-        Some(newest) if newest > head => Err(format!("{newest} was acknowledged, and the newest is {head}")),
-        _ => Ok(()),
+    Ok(())
+}
+
+/// The newest offset of a topic, and the notifications behind this one, as a hub has them.
+async fn page(world: &World, hub: usize, number: usize, after: u64) -> Result<(u64, Vec<Value>), String> {
+    let url: String = byte_serialize(topic(number).as_bytes()).collect();
+    let target = format!("/websub/notifications?topic={url}&after={after}&limit={PAGE}");
+    let answer = world.hubs[hub].get(&target).await.ok_or("no answer")?;
+    let mut page: Value = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+    let head = page["head"].as_u64().ok_or_else(|| format!("no head in {page}"))?;
+    match page["notifications"].take() {
+        Value::Array(notifications) => Ok((head, notifications)),
+        other => Err(format!("no notifications but {other}")),
     }
 }
 
