@@ -137,7 +137,7 @@ fn named(answer: &Answer) -> Option<Id> {
 /// Posts to any topic until told to stop. With keys, what nobody knows about is posted again to another hub until it is acknowledged; without,
 /// never again.
 pub(crate) async fn publish(world: Arc<World>, publisher: usize, mut rng: Rng) {
-    let has_keys = publisher % 2 == 0;
+    let has_keys = publisher.is_multiple_of(2);
     let mut hub = rng.usize(0..world.hubs.len());
     for serial in 0.. {
         if world.is_stopped() {
