@@ -1,0 +1,112 @@
+//! Hosts of subscribers: they agree to everything, fail now and then, and tell the judge what arrives.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::oracle::{Arrival, Book, Id, meaning};
+
+/// Each with an address of its own, so that its subscriptions are in a shard of their own.
+pub(crate) const HOSTS: usize = 20;
+/// One of so many hosts fails at the first attempt of one of so many notifications.
+const WEAK: usize = 4;
+const HARD: u64 = 20;
+
+/// The hosts. They stop when dropped.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    addresses: Vec<SocketAddr>,
+    down: Arc<Vec<AtomicBool>>,
+    _serving: JoinSet<()>,
+}
+
+impl Hosts {
+    pub(crate) async fn start(book: &Arc<Mutex<Book>>) -> Self {
+        let down: Arc<Vec<_>> = Arc::new((0..HOSTS).map(|_| AtomicBool::new(false)).collect());
+        let (mut addresses, mut serving) = (Vec::new(), JoinSet::new());
+        for host in 0..HOSTS {
+            let last = u8::try_from(host + 1).expect("there are few");
+            let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 2, last), 0)).await.unwrap();
+            addresses.push(listener.local_addr().unwrap());
+            serving.spawn(serve(listener, host, Arc::clone(&down), Arc::clone(book)));
+        }
+        Self { addresses, down, _serving: serving }
+    }
+
+    /// A callback at this host.
+    pub(crate) fn callback(&self, host: usize, path: &str) -> String {
+        format!("http://{}{path}", self.addresses[host])
+    }
+
+    /// From now on this host fails at everything that is delivered to it, or no longer.
+    pub(crate) fn set_down(&self, host: usize, is_down: bool) {
+        self.down[host].store(is_down, Ordering::SeqCst);
+    }
+}
+
+async fn serve(listener: TcpListener, host: usize, down: Arc<Vec<AtomicBool>>, book: Arc<Mutex<Book>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (down, book) = (Arc::clone(&down), Arc::clone(&book));
+        connections.spawn(async move {
+            let service =
+                service_fn(move |request| answer(request, host, Arc::clone(&down), Arc::clone(&book)));
+            // Hubs that are killed in the middle of a request are part of the trial.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    host: usize,
+    down: Arc<Vec<AtomicBool>>,
+    book: Arc<Mutex<Book>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let Ok(body) = body.collect().await else { return Ok(plain(400, "the body broke off")) };
+    if head.method != Method::POST {
+        return Ok(plain(200, &challenge(head.uri.query().unwrap_or_default())));
+    }
+    let body = body.to_bytes();
+    let header =
+        |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let id = Id::parse(header("webhook-id"));
+    let is_hard = host % WEAK == 3 && id.is_some_and(|id| id.offset % HARD == 3);
+    let fails = down[host].load(Ordering::SeqCst) || (is_hard && header("webhook-attempt") == "1");
+    let arrival = Arrival {
+        path: head.uri.path(),
+        id,
+        meaning: meaning(&body),
+        body: &body,
+        at: Instant::now(),
+        is_accepted: !fails,
+    };
+    book.lock().unwrap().arrived(&arrival);
+    Ok(if fails { plain(503, "") } else { plain(204, "") })
+}
+
+/// What a verification has to be answered with; nothing where somebody was denied.
+fn challenge(query: &str) -> String {
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "hub.challenge").map_or_else(String::new, |(_, value)| value.into_owned())
+}
+
+fn plain(status: u16, body: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *response.status_mut() = status.try_into().expect("it is a status");
+    response
+}
