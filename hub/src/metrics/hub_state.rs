@@ -16,7 +16,7 @@ use resync_common::space::Space;
 use super::{count, write, write_kinds};
 use crate::admin::{Drain, unready};
 use crate::delivery::Counters;
-use crate::store::{Store, Usage};
+use crate::store::{Store, StoreError, Usage};
 
 /// Where these metrics are read.
 #[derive(Debug)]
@@ -29,6 +29,29 @@ pub struct HubState {
     pub drain: Drain,
     /// The folder whose disk is measured.
     pub data_dir: PathBuf,
+}
+
+impl HubState {
+    /// What a hub shares with others of its store, and whether their database can be used.
+    fn of_several_hubs(&self) -> [(&'static str, &'static str, f64); 5] {
+        let away = self.store.away_for().unwrap_or_default();
+        let is_lax = matches!(self.store.health(), Err(StoreError::NotDurable(_)));
+        [
+            ("hubs", "Hubs of this store that are up", count(self.counters.hubs() as u64)),
+            ("shards", "Shards of this store, over all its hubs", f64::from(self.store.shards())),
+            ("shards_owned", "Shards that this hub delivers for", count(self.counters.here().len() as u64)),
+            (
+                "database_away_seconds",
+                "For how long the database cannot be used; 0 while it can be, or without one",
+                away.as_secs_f64(),
+            ),
+            (
+                "database_durable",
+                "0 while the database does not keep what it acknowledges: then the hub accepts nothing",
+                f64::from(u8::from(!is_lax)),
+            ),
+        ]
+    }
 }
 
 impl Collector for HubState {
@@ -81,9 +104,11 @@ impl Collector for HubState {
                 self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
             ),
         ];
-        for (name, help, value) in gauges {
+        for (name, help, value) in gauges.into_iter().chain(self.of_several_hubs()) {
             write(&mut encoder, (name, help), &ConstGauge::new(value))?;
         }
+        let help = "Shards that this hub took over, those of its start included";
+        write(&mut encoder, ("shards_taken", help), &ConstCounter::new(self.counters.shards_taken()))?;
         let shares =
             [("publishers", usage.log_bytes - usage.strangers_bytes), ("others", usage.strangers_bytes)];
         let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));

@@ -20,6 +20,8 @@ mod http2;
 mod ingress;
 mod life;
 mod metrics;
+#[cfg(feature = "postgres")]
+mod moving;
 mod older;
 mod operator;
 mod policy;

@@ -66,6 +66,12 @@ async fn publishes_deliveries_and_their_times_are_counted_without_naming_anybody
         ("websub_verifications_total{result=\"confirmed\"}", 1.0),
         ("websub_verifications_total{result=\"refused\"}", 0.0),
         ("websub_given_up_total{reason=\"refused\"}", 0.0),
+        ("websub_hubs", 1.0),
+        ("websub_shards", 16.0),
+        ("websub_shards_owned", 16.0),
+        ("websub_shards_taken_total", 16.0),
+        ("websub_database_away_seconds", 0.0),
+        ("websub_database_durable", 1.0),
     ] {
         assert_eq!(now.get(name), Some(&value), "{name}");
     }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[cfg(feature = "postgres")]
+mod cluster;
 mod images;
 mod monitoring;
 mod orchestrators;

@@ -44,6 +44,7 @@ impl Owner {
             }
         };
         self.0.settings.hubs.set(spread.sharing);
+        self.0.counters.set_hubs(spread.hubs);
         let mut lost = self.lost(owned, &spread);
         self.release_unknown(&spread);
         if lapse.is_some() {

@@ -98,6 +98,7 @@ impl Taking {
         counters.set_saved(shard, now.monotonic);
         workers.hand_over(shard, owned.ownership.epoch);
         workers.send(self.worker, WorkerMessage::TakeOver(Box::new(owned)))?;
+        counters.count_taken();
         takings.remove(&shard);
         drop(takings);
         self.is_handed_over = true;

@@ -20,6 +20,8 @@ pub struct Counters {
     given_up: [AtomicU64; GivenUp::ALL.len()],
     lost_to_retention: AtomicU64,
     in_flight: [AtomicUsize; Lane::ALL.len()],
+    hubs: AtomicUsize,
+    shards_taken: AtomicU64,
     begun: Instant,
     shards: Vec<Gauges>,
 }
@@ -73,6 +75,8 @@ impl Counters {
             given_up: Default::default(),
             lost_to_retention: AtomicU64::new(0),
             in_flight: Default::default(),
+            hubs: AtomicUsize::new(1),
+            shards_taken: AtomicU64::new(0),
             begun: Instant::now(),
             shards: (0..shards).map(|_| Gauges::not_here()).collect(),
         }
@@ -112,6 +116,16 @@ impl Counters {
         for ((total, before), now) in self.in_flight.iter().zip(before).zip(now) {
             total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
+    }
+
+    /// So many hubs that use this store are up, this one among them.
+    pub(crate) fn set_hubs(&self, hubs: usize) {
+        self.hubs.store(hubs, Ordering::Relaxed);
+    }
+
+    /// A shard was taken over.
+    pub(crate) fn count_taken(&self) {
+        self.shards_taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// All progress of a shard until this moment is durable, as it is when the shard is taken over.
@@ -163,6 +177,16 @@ impl Counters {
         oldest.map_or(Duration::ZERO, |oldest| {
             now.saturating_duration_since(self.begun + Duration::from_millis(oldest))
         })
+    }
+
+    /// How many hubs that use this store are up, this one among them; as of when the database answered last.
+    pub fn hubs(&self) -> usize {
+        self.hubs.load(Ordering::Relaxed)
+    }
+
+    /// How often this hub took a shard over, those of its start included.
+    pub fn shards_taken(&self) -> u64 {
+        self.shards_taken.load(Ordering::Relaxed)
     }
 
     /// How many subscriptions are in force; as of a second ago at most.

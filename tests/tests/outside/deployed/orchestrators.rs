@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use resync_harness::JUDGES;
 use resync_hub::config::{self, Config};
@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 use super::{read, replaced, root, run, said, text, yaml};
 
 /// The configuration of a hub that has this environment on top of that of its image.
-fn config(environment: &HashMap<String, String>) -> Config {
+pub(super) fn config(environment: &HashMap<String, String>) -> Config {
     let image = HashMap::from([
         ("RESYNC_HUB_LISTEN", "0.0.0.0:8080"),
         ("RESYNC_HUB_ADMIN_LISTEN", "127.0.0.1:8081"),
@@ -34,7 +34,7 @@ fn config(environment: &HashMap<String, String>) -> Config {
     config::load(None, image.chain(environment.clone()), &Vec::new()).unwrap()
 }
 
-fn strings(map: &Value) -> HashMap<String, String> {
+pub(super) fn strings(map: &Value) -> HashMap<String, String> {
     let entries = map.as_object().unwrap().iter();
     entries.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect()
 }
@@ -64,7 +64,7 @@ fn compose() -> Value {
 }
 
 /// From which address a port is reached, and which port of the container that is. Compose 1 tells it in a line, Compose 2 by its parts.
-fn published(port: &Value) -> (String, String) {
+pub(super) fn published(port: &Value) -> (String, String) {
     match port.as_str() {
         Some(line) => {
             let parts: Vec<_> = line.split(':').collect();
@@ -77,7 +77,7 @@ fn published(port: &Value) -> (String, String) {
 }
 
 /// What is mounted, and where.
-fn mounted(volume: &Value) -> (String, String) {
+pub(super) fn mounted(volume: &Value) -> (String, String) {
     let mut parts = match volume.as_str() {
         Some(line) => line.split(':').map(ToOwned::to_owned).collect(),
         None => ["source", "target"].map(|part| volume[part].as_str().unwrap().to_owned()).to_vec(),
@@ -146,22 +146,24 @@ fn of_the_compose_files_only_caddy_is_reached_from_elsewhere_and_everything_they
 fn every_service_of_the_compose_files_runs_as_nobody_in_particular_writes_to_volumes_only_and_tells_its_health()
  {
     for (name, service) in compose()["services"].as_object().unwrap() {
-        assert_eq!(service["read_only"], true, "{name}");
-        assert_eq!(service["cap_drop"], json!(["ALL"]), "{name}");
-        assert_eq!(service["security_opt"], json!(["no-new-privileges:true"]), "{name}");
-        let user = service["user"].as_str().unwrap();
-        // That one prepares Caddy's volumes, without network, and ends.
-        if name == "caddy-volumes" {
-            assert_eq!([&service["network_mode"], &service["cap_add"]], [&json!("none"), &json!(["CHOWN"])]);
-            assert!(service["restart"].is_null());
-            continue;
-        }
-        assert!(!user.starts_with('0'), "{name} runs as {user}");
-        assert!(
-            service["healthcheck"]["test"][0] == "CMD" && service["restart"] == "unless-stopped",
-            "{name}"
-        );
+        is_confined(name, service);
     }
+}
+
+/// A service runs as nobody in particular, writes to volumes only, and tells its health.
+pub(super) fn is_confined(name: &str, service: &Value) {
+    assert_eq!(service["read_only"], true, "{name}");
+    assert_eq!(service["cap_drop"], json!(["ALL"]), "{name}");
+    assert_eq!(service["security_opt"], json!(["no-new-privileges:true"]), "{name}");
+    let user = service["user"].as_str().unwrap();
+    // That one prepares Caddy's volumes, without network, and ends.
+    if name == "caddy-volumes" {
+        assert_eq!([&service["network_mode"], &service["cap_add"]], [&json!("none"), &json!(["CHOWN"])]);
+        assert!(service["restart"].is_null());
+        return;
+    }
+    assert!(!user.starts_with('0'), "{name} runs as {user}");
+    assert!(service["healthcheck"]["test"][0] == "CMD" && service["restart"] == "unless-stopped", "{name}");
 }
 
 #[test]
@@ -220,13 +222,7 @@ fn kustomized() -> String {
 /// The same with these components, for a hub at `https://hub.library.example`.
 fn kustomized_with(components: &[&str]) -> String {
     let folder = tempdir().unwrap();
-    let from = root().join("deploy/kubernetes");
-    for file in WalkDir::new(&from).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file())
-    {
-        let copy = folder.path().join(file.path().strip_prefix(&from).unwrap());
-        fs::create_dir_all(copy.parent().unwrap()).unwrap();
-        fs::copy(file.path(), copy).unwrap();
-    }
+    copy("deploy/kubernetes", folder.path());
     let mut whole = read("deploy/kubernetes/kustomization.yaml");
     for component in components {
         whole = replaced(&whole, &format!("  #- {component} "), &format!("  - {component} "));
@@ -236,12 +232,31 @@ fn kustomized_with(components: &[&str]) -> String {
     said(Command::new("kubectl").arg("kustomize").arg(folder.path()))
 }
 
+/// Copies a folder of the repository.
+pub(super) fn copy(from: &str, to: &Path) {
+    let from = root().join(from);
+    for file in WalkDir::new(&from).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file())
+    {
+        let copy = to.join(file.path().strip_prefix(&from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(file.path(), copy).unwrap();
+    }
+}
+
+/// What the schemas of Kubernetes say of objects.
+pub(super) fn validate(objects: &str) -> Output {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("all.yaml");
+    fs::write(&path, objects).unwrap();
+    run(Command::new(JUDGES.installed().join("bin/kubernetes-validate")).arg("--strict").arg(&path))
+}
+
 /// The one object of a kind.
 fn object(kind: &str) -> Value {
     only(&kustomized(), |object| object["kind"] == kind)
 }
 
-fn only(objects: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(super) fn only(objects: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     let mut found: Vec<_> = yaml(objects).into_iter().filter(is_it).collect();
     assert_eq!(found.len(), 1, "{objects}");
     found.remove(0)
@@ -249,18 +264,11 @@ fn only(objects: &str, is_it: impl Fn(&Value) -> bool) -> Value {
 
 #[test]
 fn kubernetes_own_schemas_hold_for_every_object_and_would_not_for_a_misspelt_one() {
-    let folder = tempdir().unwrap();
-    let python = JUDGES.installed();
     // Only the Prometheus Operator knows a ServiceMonitor.
     let all = kustomized_with(&COMPONENTS);
     let known: Vec<_> =
         all.split("---\n").filter(|object| !object.contains("kind: ServiceMonitor")).collect();
     let objects = known.join("---\n");
-    let path = folder.path().join("all.yaml");
-    let validate = |text: &str| {
-        fs::write(&path, text).unwrap();
-        run(Command::new(python.join("bin/kubernetes-validate")).arg("--strict").arg(&path))
-    };
     let verdict = validate(&objects);
     assert!(verdict.status.success(), "{}", text(&verdict));
     assert_eq!(text(&verdict).matches(" passed for resource ").count(), 7, "{}", text(&verdict));
