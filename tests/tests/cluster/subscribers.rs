@@ -1,5 +1,6 @@
 //! Hosts of subscribers: they agree to everything, fail now and then, and tell the judge what arrives.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,26 +24,30 @@ pub(crate) const HOSTS: usize = 20;
 /// One of so many hosts fails at the first attempt of one of so many notifications.
 const WEAK: usize = 4;
 const HARD: u64 = 20;
+/// So often in a row at most a host fails at one notification: at the fourth time a hub would try the next one, and give this one up if the
+/// host is up again just then.
+const FAILURES: u8 = 2;
 
 /// The hosts. They stop when dropped.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     addresses: Vec<SocketAddr>,
-    down: Arc<Vec<AtomicBool>>,
+    all: Vec<Arc<Host>>,
     _serving: JoinSet<()>,
 }
 
 impl Hosts {
     pub(crate) async fn start(book: &Arc<Mutex<Book>>) -> Self {
-        let down: Arc<Vec<_>> = Arc::new((0..HOSTS).map(|_| AtomicBool::new(false)).collect());
-        let (mut addresses, mut serving) = (Vec::new(), JoinSet::new());
-        for host in 0..HOSTS {
-            let last = u8::try_from(host + 1).expect("there are few");
+        let (mut addresses, mut all, mut serving) = (Vec::new(), Vec::new(), JoinSet::new());
+        for number in 0..HOSTS {
+            let host = Arc::new(Host { is_weak: number % WEAK == 3, ..Host::default() });
+            let last = u8::try_from(number + 1).expect("there are few");
             let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 2, last), 0)).await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            serving.spawn(serve(listener, host, Arc::clone(&down), Arc::clone(book)));
+            serving.spawn(serve(listener, Arc::clone(&host), Arc::clone(book)));
+            all.push(host);
         }
-        Self { addresses, down, _serving: serving }
+        Self { addresses, all, _serving: serving }
     }
 
     /// A callback at this host.
@@ -52,17 +57,37 @@ impl Hosts {
 
     /// From now on this host fails at everything that is delivered to it, or no longer.
     pub(crate) fn set_down(&self, host: usize, is_down: bool) {
-        self.down[host].store(is_down, Ordering::SeqCst);
+        self.all[host].is_down.store(is_down, Ordering::SeqCst);
     }
 }
 
-async fn serve(listener: TcpListener, host: usize, down: Arc<Vec<AtomicBool>>, book: Arc<Mutex<Book>>) {
+#[derive(Debug, Default)]
+struct Host {
+    is_down: AtomicBool,
+    is_weak: bool,
+    /// At which notifications of which callbacks it has failed how often.
+    failures: Mutex<HashMap<(String, Id), u8>>,
+}
+
+impl Host {
+    fn fails(&self, path: &str, id: Id, is_first: bool) -> bool {
+        let is_hard = self.is_weak && id.offset % HARD == 3 && is_first;
+        if !self.is_down.load(Ordering::SeqCst) && !is_hard {
+            return false;
+        }
+        let mut failures = self.failures.lock().unwrap();
+        let times = failures.entry((path.to_owned(), id)).or_default();
+        *times = times.saturating_add(1);
+        *times <= FAILURES
+    }
+}
+
+async fn serve(listener: TcpListener, host: Arc<Host>, book: Arc<Mutex<Book>>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let (down, book) = (Arc::clone(&down), Arc::clone(&book));
+        let (host, book) = (Arc::clone(&host), Arc::clone(&book));
         connections.spawn(async move {
-            let service =
-                service_fn(move |request| answer(request, host, Arc::clone(&down), Arc::clone(&book)));
+            let service = service_fn(move |request| answer(request, Arc::clone(&host), Arc::clone(&book)));
             // Hubs that are killed in the middle of a request are part of the trial.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
@@ -72,8 +97,7 @@ async fn serve(listener: TcpListener, host: usize, down: Arc<Vec<AtomicBool>>, b
 
 async fn answer(
     request: Request<Incoming>,
-    host: usize,
-    down: Arc<Vec<AtomicBool>>,
+    host: Arc<Host>,
     book: Arc<Mutex<Book>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
@@ -85,8 +109,7 @@ async fn answer(
     let header =
         |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let id = Id::parse(header("webhook-id"));
-    let is_hard = host % WEAK == 3 && id.is_some_and(|id| id.offset % HARD == 3);
-    let fails = down[host].load(Ordering::SeqCst) || (is_hard && header("webhook-attempt") == "1");
+    let fails = id.is_some_and(|id| host.fails(head.uri.path(), id, header("webhook-attempt") == "1"));
     let arrival = Arrival {
         path: head.uri.path(),
         id,
