@@ -128,7 +128,13 @@ impl Orders {
 #[async_trait]
 impl StopDeliveries for Orders {
     async fn halt(&self, shard: Shard, subscription: SubscriptionId) -> Result<(), NotOwned> {
-        let Err(not_owned) = self.operator.halt(shard, subscription).await else { return Ok(()) };
+        let here = self.operator.halt(shard, subscription).await;
+        let not_owned = match here {
+            // As long as others may not take this hub for dead, no other delivers for its shards.
+            Ok(()) if self.store.may_begin() => return Ok(()),
+            Ok(()) => NotOwned(shard),
+            Err(not_owned) => not_owned,
+        };
         match self.halt_elsewhere(shard, subscription).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(not_owned),
