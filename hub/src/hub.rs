@@ -195,8 +195,7 @@ impl Hub {
         let measured: [&dyn Meters; 6] =
             [&publishing, &verifying, &storing, &delivering, &certificates, &traces];
         let metrics = Metrics::new(hub_state(config, &store, &delivery, &drain), &measured);
-        let trends = trends(&publishing, &delivery);
-        tasks.spawn(trends.clone().keep(stopped.clone()));
+        let trends = keep_trends(&publishing, &delivery, &stopped, &mut tasks);
         let service = ServiceParts {
             config,
             store: &store,
@@ -610,12 +609,19 @@ fn hub_state(config: &Config, store: &Arc<dyn Store>, delivery: &Delivery, drain
     }
 }
 
-fn trends(publishing: &PublishMeters, delivery: &Delivery) -> Trends {
-    Trends::new(Sources {
+fn keep_trends(
+    publishing: &PublishMeters,
+    delivery: &Delivery,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Trends {
+    let trends = Trends::new(Sources {
         published: publishing.accepted().collect(),
         delivering: delivery.meters(),
         counters: delivery.counters(),
-    })
+    });
+    tasks.spawn(trends.clone().keep(stopped.clone()));
+    trends
 }
 
 #[cfg(test)]

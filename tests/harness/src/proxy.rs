@@ -161,7 +161,7 @@ async fn until_passed(traffic: &mut watch::Receiver<Traffic>, towards: Side) {
 async fn until_reset(mut traffic: watch::Receiver<Traffic>) {
     let is_reset = traffic.wait_for(|traffic| *traffic == Traffic::Resets).await.is_ok();
     if !is_reset {
-        pending().await
+        pending::<()>().await;
     }
 }
 

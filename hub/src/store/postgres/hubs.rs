@@ -39,9 +39,10 @@ impl PostgresStore {
         for row in &rows {
             let fields = Fields::of("nodes", row);
             let (shards, laggards) = (shards_of(row)?, fields.maybe_number("laggards")?.unwrap_or_default());
-            match fields.get::<Option<i64>>("id")? {
-                Some(id) => found.hubs.push(hub(fields, id == self.shared.node, shards, laggards)?),
-                None => (found.unowned, found.unowned_laggards) = (shards, laggards),
+            if let Some(id) = fields.get::<Option<i64>>("id")? {
+                found.hubs.push(hub(fields, id == self.shared.node, shards, laggards)?);
+            } else {
+                (found.unowned, found.unowned_laggards) = (shards, laggards);
             }
         }
         Ok(found)
