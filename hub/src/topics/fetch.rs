@@ -575,7 +575,8 @@ mod tests {
         assert_eq!(store.pings(&store.all_shards()).await.unwrap().len(), topics.len());
         let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
         assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
-        assert!(syncs(&*store) < 100, "{} syncs", syncs(&*store));
+        // How many share one is a matter of how long the disk takes.
+        assert!(syncs(&*store) < 500, "{} syncs", syncs(&*store));
     }
 
     /// How often the store has synced the disk.
