@@ -1,7 +1,7 @@
 //! A hub among others, over a store that says so.
 
 use super::*;
-use crate::store::InMemory;
+use crate::store::{InMemory, Uptime};
 
 /// A hub that owns this shard alone: another one owns all others.
 async fn hub_with(shard: Shard) -> (InMemory, Arc<dyn Store>, Delivery) {
@@ -40,5 +40,22 @@ async fn a_shard_whose_taking_takes_long_holds_up_no_other_that_is_to_be_let_go(
     memory.own_elsewhere(Shard(3), true);
     until(|| !owner.0.workers.all_assigned().contains(&Shard(3))).await;
     drop(held);
+    delivery.stop().await;
+}
+
+/// The clock of a promoted server is ahead: the hubs that are left give their words by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_this_hub_has_seen_the_clock_jump_a_shard_that_it_takes_over_is_in_doubt_although_hubs_were_up()
+{
+    let (_memory, store, delivery) = hub_with(Shard(3)).await;
+    let owner = delivery.owner();
+    append(&store).await;
+    let is_up = || store.put_uptime(Uptime { seen: store.now(), clock_jumps: Vec::new() });
+    is_up().await.unwrap();
+    assert_eq!(owner.doubt().await.unwrap(), None);
+    store.clock().put_ahead(Duration::from_secs(7_200));
+    is_up().await.unwrap();
+    assert_eq!(doubt(store.as_ref()).await.unwrap(), None);
+    assert!(owner.doubt().await.unwrap().is_some());
     delivery.stop().await;
 }
