@@ -64,6 +64,7 @@ impl Shared {
     pub(super) fn new(common: Common, config: DatabaseConfig, keys: Keyring, shards: u16) -> Self {
         let common = Arc::new(common);
         let line = || Line::new(&common);
+        let clock = WallClock::default();
         Self {
             config,
             node: common.node,
@@ -75,8 +76,8 @@ impl Shared {
             hints: Arc::default(),
             documents: Documents::default(),
             meters: Meters::default(),
-            clock: WallClock::default(),
-            word: Word::default(),
+            word: Word::by(clock.clone()),
+            clock,
             is_drained: AtomicBool::new(false),
             usage: KnownUsage::unknown(),
             readers: std::array::from_fn(|_| line()),
