@@ -23,7 +23,7 @@ use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 const EVERY: Duration = UPTIME_SAVED_EVERY;
 /// How often it is looked whether this falls to this hub: so soon that whoever takes it over finds no gap in the uptime.
 const LOOKED_EVERY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1_000 });
-/// Two jumps that differ by no more in their length, or in the time since, are one that two hubs have seen: what the store knows of it may be a
+/// Two jumps that differ by no more in their length and in the time since are one that two hubs have seen: what the store knows of it may be a
 /// minute old at each change of the hub that writes it down.
 const SAME_LENGTH: Duration = Duration::from_secs(30);
 const SAME_TIME: Duration = Duration::from_secs(300);

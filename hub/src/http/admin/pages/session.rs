@@ -211,7 +211,7 @@ mod tests {
         let files = Arc::new(Files::in_folder(folder.path()));
         let signed = SignedSessions::new(&token, Tickets::new(Secret::random()), files, clock.clone());
         let sessions = Sessions::kept(Kept::Signed(signed), &token, false);
-        let pages = Router::new()
+        let pages: Router = Router::new()
             .route("/", get(|| async {}))
             .route("/logout", get(|| async { [(SET_COOKIE, "gone")] }))
             .route_layer(from_fn_with_state(sessions.clone(), keep_alive));
