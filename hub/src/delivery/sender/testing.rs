@@ -121,6 +121,16 @@ pub(crate) async fn until(holds: impl Fn() -> bool) {
     timeout(PATIENCE, waits).await.expect("it holds at some time");
 }
 
+/// The same for what has to be asked for.
+pub(crate) async fn eventually(holds: impl AsyncFn() -> bool) {
+    let waits = async {
+        while !holds().await {
+            yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
+}
+
 /// Deliveries over this store to callbacks on this machine, without a shard.
 pub(crate) async fn workers(store: &Arc<dyn Store>) -> Delivery {
     workers_with(store, settings()).await
