@@ -101,7 +101,7 @@ pub struct ClusterReport {
 fn positive(text: &str) -> Result<usize, String> {
     match number(text)? {
         0 => Err("write a whole number above 0, for example 100".to_owned()),
-        number => Ok(number),
+        count => Ok(count),
     }
 }
 
