@@ -28,7 +28,7 @@ mod append;
 mod backup;
 mod batch;
 mod check;
-mod documents;
+pub(super) mod documents;
 mod doubts;
 mod durability;
 mod events;
