@@ -12,6 +12,7 @@ use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::HeaderMap;
 use http::request::Parts;
+use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -19,7 +20,7 @@ use self::here::OpenSessions;
 use self::signed::SignedSessions;
 use super::super::{AdminState, AdminToken};
 use crate::http::cookies::cookie;
-use crate::store::Store;
+use crate::store::{Registry, Store};
 use crate::topics::Tickets;
 
 /// How long an unused session lasts.
@@ -97,6 +98,15 @@ impl Sessions {
             Kept::Signed(sessions) => sessions.end(&session.value).await?,
         }
         Ok(self.cookie("", Duration::ZERO))
+    }
+
+    /// Ends all sessions that have begun until then, of all hubs whose store has these documents: for who no longer knows which of them were
+    /// ended.
+    ///
+    /// # Errors
+    /// When the hubs would not hear of it.
+    pub fn end_all(documents: &dyn Registry, until: DateTime) -> io::Result<()> {
+        ended::end_all(documents, until.unix_millis())
     }
 
     /// Whether this session has not ended meanwhile.
