@@ -316,7 +316,7 @@ fn sessions(
     tickets: &Tickets,
     store: &dyn Store,
 ) -> Sessions {
-    if matches!(Place::of(config), Place::Folder { .. }) {
+    if Place::of(config).is_folder() {
         Sessions::new(token, secure)
     } else {
         Sessions::shared(token, secure, tickets.clone(), store)

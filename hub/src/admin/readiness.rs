@@ -28,6 +28,9 @@ fn reason(trouble: &StoreError, away_for: Option<Duration>) -> Option<Cow<'stati
         (StoreError::NotDurable(_), _) => {
             Some(Cow::Borrowed("the database does not keep what it acknowledges"))
         }
+        (StoreError::EarlierPoint, _) => {
+            Some(Cow::Borrowed("the database is at an earlier point than this hub has seen"))
+        }
         // It has come back just now.
         (StoreError::Away(_) | StoreError::Unknown(_), None) => None,
         (StoreError::Closed, _) | (_, None) => Some(Cow::Owned(trouble.to_string())),
@@ -51,6 +54,8 @@ mod tests {
         let lax = StoreError::NotDurable(secret());
         let said = reason(&lax, short).unwrap();
         assert_eq!(said, "the database does not keep what it acknowledges", "at once");
+        let said = reason(&StoreError::EarlierPoint, short).unwrap();
+        assert_eq!(said, "the database is at an earlier point than this hub has seen", "at once");
     }
 
     #[test]

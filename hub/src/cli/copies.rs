@@ -10,6 +10,7 @@ use clap::Args;
 use resync_core::durable::{folder_of, sync_folder};
 use resync_hub::admin::{Audit, By, Size, counted};
 use resync_hub::config::Config;
+use resync_hub::http::Sessions;
 use resync_hub::store::{
     self, BackupError, Copied, Credentials, Header, Keyring, Place, Registry, StoreError,
 };
@@ -194,12 +195,20 @@ pub(super) fn restored(command: &Restored) -> Result<(), Failure> {
     let config = command.hub.load()?;
     let keys = Keyring::of(&config.secrets).map_err(Failure::new)?;
     let place = Place::of(&config);
-    if !place.restored(&keys).map_err(Failure::new)? {
+    let said = place.restored(&keys).map_err(Failure::new)?;
+    for (computer, last) in &said.hubs {
+        complain(format_args!(
+            "the database has heard of the hub on {computer} until {last}: make sure that it is stopped"
+        ));
+    }
+    if !said.is_done {
         return Err(Failure::new(
             "hubs use the database: stop all of them, and type this again once the last has been gone for five seconds",
         ));
     }
     let registry = place.registry(&keys).map_err(Failure::new)?;
+    // Who has logged out since then is in again otherwise.
+    Sessions::end_all(&*registry, said.at).map_err(Failure::new)?;
     let audit = Audit::open(registry).map_err(Failure::new)?;
     let begun = audit.begin(By::Files, "restored", "").map_err(Failure::new)?;
     audit.end(begun, "logs leap");

@@ -56,7 +56,8 @@ pub(super) fn unavailable(error: &StoreError) -> Response {
         | StoreError::Write(_)
         | StoreError::Away(_)
         | StoreError::Unknown(_)
-        | StoreError::NotDurable(_) => {
+        | StoreError::NotDurable(_)
+        | StoreError::EarlierPoint => {
             debug!(%error, "request not accepted: the store is full, busy or away");
         }
         _ => error!(%error, "request failed: the store does not work"),

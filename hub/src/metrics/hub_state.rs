@@ -193,7 +193,7 @@ mod tests {
         let (folder, store) = (tempfile::tempdir().unwrap(), database.hub("one").await);
         let drain = Drain::of(folder.path());
         assert!(is_ready(&store, &drain));
-        database.sql("DROP FUNCTION hub.beat_2");
+        database.sql("DROP FUNCTION hub.beat_3");
         resync_harness::eventually("the database is missed", async || store.health().is_err()).await;
         assert!(is_ready(&store, &drain));
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "postgres")]
 use super::postgres;
 use super::{
-    BackupError, Copied, Credentials, Findings, Header, Keyring, Place, Repaired, Result, StoreError,
-    embedded,
+    BackupError, Copied, Credentials, Findings, Header, Keyring, Place, Repaired, Result, SaidRestored,
+    StoreError, embedded,
 };
 
 impl Place {
@@ -97,12 +97,12 @@ impl Place {
     }
 
     /// Lets the logs of a database leap that was restored to an earlier point by its own means: what was given out since then is never given
-    /// out again. Returns whether that is done: it is not while hubs are up.
+    /// out again. That is not done while hubs are up.
     ///
     /// # Errors
     /// What keeps the database from being used, and [`StoreError::Write`] for a folder.
     #[cfg_attr(not(feature = "postgres"), allow(unused_variables, reason = "a folder needs no keys"))]
-    pub fn restored(&self, keys: &Keyring) -> Result<bool> {
+    pub fn restored(&self, keys: &Keyring) -> Result<SaidRestored> {
         match self {
             Self::Folder { .. } => {
                 let reason = "the store is in a folder, whose logs leap by `resync-hub restore`";

@@ -63,7 +63,7 @@ pub enum StoreError {
     },
     /// Another hub of this store could not read secrets that were written with this hub's key.
     #[error(
-        "the hub on {hub} is up and has no key {key}, so it could not read the secrets that this one writes: give every hub this key behind the one with which it writes, and run `resync-hub secrets rotate` there, before any puts it first; or stop the others"
+        "the hub on {hub} is up, or was until seconds ago, and has no key {key}, so it could not read the secrets that this one writes: give every hub this key behind the one with which it writes, and run `resync-hub secrets rotate` there, before any puts it first; or stop the others"
     )]
     KeyElsewhere {
         /// What people call its computer.
@@ -89,6 +89,11 @@ pub enum StoreError {
     /// The database would acknowledge what it can lose; nothing was tried.
     #[error("the database does not keep what it acknowledges: {0}")]
     NotDurable(String),
+    /// The database was restored to an earlier point than this hub has seen; nothing was tried.
+    #[error(
+        "the database is at an earlier point than this hub has seen, so it would give numbers of notifications out twice: stop all hubs, and type `resync-hub restored`"
+    )]
+    EarlierPoint,
     /// The disk is nearly full: what would make the store grow is refused while there is still room for what delivery must
     /// remember.
     #[error(

@@ -52,9 +52,9 @@ pub use records::{
     FailureClass, Gap, Hubs, Intent, Interval, KnownDurability, KnownHub, Laggard, Lapse, Missed, NewDenial,
     NewNotification, NewRequest, Notification, NotificationLinks, NotificationProgress, Offset, Order,
     OrderEvent, OrderId, Payer, PendingRequest, Ping, PingClient, PingId, ReadAhead, Recipient, Replayed,
-    RequestId, Search, SearchResult, Shard, ShardState, Shares, Skip, Spread, StoreEvent, Subscription,
-    SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target, Topic, TopicId,
-    Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
+    RequestId, SaidRestored, Search, SearchResult, Shard, ShardState, Shares, Skip, Spread, StoreEvent,
+    Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
+    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

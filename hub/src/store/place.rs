@@ -53,8 +53,8 @@ impl Place {
     /// bytes free, nothing new is taken in; that of a database is its own affair.
     ///
     /// # Errors
-    /// As [`open`](super::open); of a database also [`StoreError::Away`](super::StoreError::Away) and
-    /// [`StoreError::NotDurable`](super::StoreError::NotDurable).
+    /// As [`open`](super::open); of a database also [`StoreError::Away`](super::StoreError::Away),
+    /// [`StoreError::NotDurable`](super::StoreError::NotDurable) and [`StoreError::EarlierPoint`](super::StoreError::EarlierPoint).
     #[cfg_attr(not(feature = "postgres"), allow(clippy::unused_async, reason = "a folder is opened at once"))]
     pub async fn open(&self, keys: Keyring, reserve: u64) -> Result<Arc<dyn Store>> {
         match self {

@@ -168,11 +168,19 @@ impl FetchFailure {
 
     /// The hub lacks something; the topic is not to blame.
     fn is_shortage(&self) -> bool {
-        use StoreError::{Away, Busy, Closed, Full, NotDurable, Read, Unknown, Write};
+        use StoreError::{Away, Busy, Closed, EarlierPoint, Full, NotDurable, Read, Unknown, Write};
         matches!(
             self,
             Self::Store(
-                Full { .. } | Busy | Write(_) | Read(_) | Closed | Away(_) | Unknown(_) | NotDurable(_)
+                Full { .. }
+                    | Busy
+                    | Write(_)
+                    | Read(_)
+                    | Closed
+                    | Away(_)
+                    | Unknown(_)
+                    | NotDurable(_)
+                    | EarlierPoint
             ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
         )
     }

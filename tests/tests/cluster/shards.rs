@@ -7,7 +7,7 @@ use resync_harness::Rows;
 /// Of each shard its epoch, and the hub that owns it if that is up.
 pub(crate) const QUERY: &str = "
 SELECT s.epoch, n.id FROM hub.shard s
-LEFT JOIN hub.node n ON n.id = s.owner AND n.alive_until > clock_timestamp() ORDER BY s.shard";
+LEFT JOIN hub.node n ON n.id = s.owner AND hub.is_up_1(n.alive_until) ORDER BY s.shard";
 
 /// All shards at one moment.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "postgres")]
-use resync_harness::{Database, Postgres};
+use resync_harness::{Database, Postgres, Rows};
 use tempfile::TempDir;
 
 #[cfg(feature = "postgres")]
 use crate::config::DatabaseConfig;
-use crate::store::{self, Engine, Keyring, Store};
 #[cfg(feature = "postgres")]
-use crate::store::{BESIDE, Document};
+use crate::store::postgres::documents;
+use crate::store::{self, Engine, Keyring, Store};
 
 /// A place in which a store can be opened again and again.
 pub(super) struct Place {
@@ -109,8 +109,8 @@ impl Place {
 
     /// Does this in the database, behind the hub's back.
     #[cfg(feature = "postgres")]
-    pub(super) fn sql(&self, statements: &str) {
-        self.database.as_ref().unwrap().sql(statements).unwrap();
+    pub(super) fn sql(&self, statements: &str) -> Rows {
+        self.database.as_ref().unwrap().sql(statements).unwrap()
     }
 
     /// What is wrong with the closed store.
@@ -132,18 +132,11 @@ impl Place {
         if self.database.is_some() {
             let store = self.open().await;
             let registry = store.registry();
-            if name == BESIDE[5] {
+            if name == documents::LOG {
                 return Some(registry.read_log().unwrap()).filter(|log| !log.is_empty());
             }
-            let of = [
-                Document::PublisherTokens,
-                Document::TokenUses,
-                Document::TicketKey,
-                Document::PageAddresses,
-                Document::EndedSessions,
-            ];
-            let place = BESIDE.iter().position(|known| *known == name).unwrap();
-            return registry.read(of[place]).unwrap();
+            let of = documents::ALL.into_iter().find(|of| documents::name(*of) == name).unwrap();
+            return registry.read(of).unwrap();
         }
         fs::read(self.data().join(name)).ok()
     }

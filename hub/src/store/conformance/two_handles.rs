@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 use resync_core::websub::CallbackUrl;
+use resync_harness::eventually;
 
 use super::{
     DAY, Place, activate, append, ask_from, ask_to_subscribe, at, callback, gone, is_new, named, on_postgres,
@@ -180,13 +181,13 @@ async fn the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_a
         (sharing, shares)
     };
     stores[0].set_drained(true);
-    while sharing(1).await != (1, true) {}
+    eventually("the other hears of it", async || sharing(1).await == (1, true)).await;
     assert_eq!(sharing(0).await, (1, false));
     stores[1].set_drained(true);
-    while sharing(0).await != (2, true) {}
+    eventually("both are drained", async || sharing(0).await == (2, true)).await;
     assert_eq!(sharing(1).await, (2, true), "somebody has to own them");
     stores[0].set_drained(false);
-    while sharing(1).await != (1, false) {}
+    eventually("the other hears of it, too", async || sharing(1).await == (1, false)).await;
     assert_eq!(sharing(0).await, (1, true));
 }
 
@@ -269,14 +270,14 @@ async fn a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes
     assert!(is_named, "{refused}");
 
     assert_eq!(one.rotate_secrets(old_first).await.unwrap(), 0, "it reads with the new one from now on");
-    let other = loop {
-        match place.second_with(new_first.clone()).await {
-            Ok(other) => break other,
-            // The next heartbeat says so.
-            Err(error) => assert!(matches!(error, StoreError::KeyElsewhere { .. }), "{error}"),
-        }
-    };
+    let reads_both = "SELECT 1 FROM hub.node HAVING bool_and(cardinality(reads) = 2)";
+    eventually("a heartbeat says so", async || !place.sql(reads_both).is_empty()).await;
+    let other = place.second_with(new_first.clone()).await.unwrap();
     other.rotate_secrets(new_first.clone()).await.unwrap();
+    // Also if the first had been taken for dead meanwhile.
+    place.sql("UPDATE hub.store SET secret_keys = secret_keys[1:0]");
+    let needs_both = "SELECT 1 FROM hub.store WHERE cardinality(secret_keys) = 2";
+    eventually("each says with which key it writes", async || !place.sql(needs_both).is_empty()).await;
     ask_to_subscribe(&*one, &topic("t"), &callback("d"), "under the old key").await;
     drop((one, other));
     let missing = place.open_with(keys(&new)).await.unwrap_err();

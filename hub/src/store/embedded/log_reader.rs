@@ -114,14 +114,16 @@ impl Shared {
     /// Where the log goes on behind a place that a restore leaped over; `None` where this is no such place.
     fn behind_leap(&self, topic: TopicId, offset: Offset) -> Result<Option<Offset>> {
         let Some(before) = offset.0.checked_sub(1).map(Offset) else { return Ok(None) };
-        let (end, head) = (before.leap(), self.topics().get(topic).map(|state| state.topic.head));
-        if head.is_none_or(|head| head < end) {
-            return Ok(None);
-        }
-        // Before it there would be at least the record of the leap.
-        let before_end = Keys::between(key::log(topic, offset), key::log(topic, end.next()));
-        let between = self.engine.scan(Space::Log, &before_end).next().transpose()?;
-        Ok(between.is_none().then_some(end.next()))
+        let head = self.topics().get(topic).map(|state| state.topic.head);
+        let Some(head) = head.filter(|head| *head >= offset) else { return Ok(None) };
+        let behind = Keys::between(key::log(topic, offset), key::log(topic, head.next()));
+        let record = self.engine.scan(Space::Log, &behind).next().transpose()?;
+        let next = match record {
+            Some((key, _)) => key::place_of_log(&key).map(|(_, place)| place),
+            None => Some(head.next()),
+        };
+        // What is missing for another reason does not end where a leap does.
+        Ok(next.filter(|next| before.leaps_to(Offset(next.0.saturating_sub(1)))))
     }
 
     fn assemble(&self, topic: TopicId, offset: Offset) -> Result<Assembled> {

@@ -29,7 +29,7 @@ const PAUSED: &str = "SELECT p.topic FROM hub.paused p ORDER BY p.topic";
 const ENCRYPTION: &str = "SELECT s.secret_keys, s.plain_secrets FROM hub.store s";
 const NOTE_ENCRYPTION: &str = "SELECT hub.note_secret_keys_2($1, $2, $3, $4, $5, $6, $7) AS is_noted";
 const WITHOUT_KEY: &str = "SELECT n.name FROM hub.node n \
-    WHERE n.id <> $1 AND n.alive_until > clock_timestamp() AND $2 <> ALL (n.reads) ORDER BY n.id LIMIT 1";
+    WHERE n.id <> $1 AND hub.is_up_1(n.alive_until) AND $2 <> ALL (n.reads) ORDER BY n.id LIMIT 1";
 /// Those that do not begin as what is written now does.
 const OUTDATED_REQUESTS: &str = "SELECT r.id, r.pair, r.client, r.secret FROM hub.request r \
     WHERE r.id > $1 AND substring(r.secret FROM 1 FOR octet_length($2::bytea)) <> $2 ORDER BY r.id LIMIT $3";
@@ -139,7 +139,9 @@ impl PostgresStore {
 
     /// Notes the key with which secrets will be written, before one is.
     pub(super) async fn note_keys(&self) -> Result<()> {
-        self.widen(&self.shared.keys.now()).await.map(drop)
+        self.widen(&self.shared.keys.now()).await?;
+        self.shared.keys.set_noted();
+        Ok(())
     }
 
     /// Makes sure that every secret can be read with these keys, and notes the one that will be written with: as it was, and as it is.

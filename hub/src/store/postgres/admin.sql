@@ -26,8 +26,8 @@ BEGIN
 END
 $$;
 
--- Notes under which keys secrets are stored, if that is what it was when somebody looked; returns whether it was. What other hubs that are up
--- write with stays noted.
+-- Notes under which keys secrets are stored, if that is what it was when somebody looked, and no other hub that is up lacks a new one; returns
+-- whether it did. What other hubs that are up write with stays noted.
 CREATE OR REPLACE FUNCTION hub.note_secret_keys_2(
     line bigint, generation bigint, node bigint, keys_before bytea[], plain_before boolean, keys_now bytea[], plain_now boolean
 ) RETURNS boolean
@@ -39,11 +39,16 @@ BEGIN
     PERFORM hub.fence_1(line, generation);
     SELECT coalesce(array_agg(n.writes) FILTER (WHERE n.writes IS NOT NULL), '{}'), coalesce(bool_or(n.writes IS NULL), false)
     INTO written, is_plain
-    FROM hub.node n WHERE n.id <> node AND n.alive_until > clock_timestamp();
+    FROM hub.node n WHERE n.id <> node AND hub.is_up_1(n.alive_until);
     -- In their order, by which they are compared.
     UPDATE hub.store s SET secret_keys = ARRAY(SELECT DISTINCT k.key FROM unnest(keys_now || written) AS k(key) ORDER BY k.key),
         plain_secrets = plain_now OR is_plain
-    WHERE s.secret_keys = keys_before AND s.plain_secrets = plain_before;
+    WHERE s.secret_keys = keys_before AND s.plain_secrets = plain_before
+        -- A hub that has come up since somebody looked.
+        AND NOT EXISTS (
+            SELECT FROM hub.node n, unnest(keys_now) AS k(key)
+            WHERE n.id <> node AND hub.is_up_1(n.alive_until) AND k.key <> ALL (keys_before) AND k.key <> ALL (n.reads)
+        );
     RETURN FOUND;
 END
 $$;

@@ -40,7 +40,7 @@ pub(super) async fn session(config: &DatabaseConfig) -> Result<Session> {
     if session.state().is_made {
         Ok(session)
     } else {
-        Err(StoreError::Read("there is no store in the database".to_owned()))
+        Err(StoreError::Read("there is no store in the database: look at [store] url".to_owned()))
     }
 }
 

@@ -13,7 +13,7 @@ use super::secrets::Row as Secrets;
 use crate::store::{BESIDE, Document, Keyring, Result, StoreError};
 
 /// All of them, in the order of their numbers.
-pub(super) const ALL: [Document; 5] = [
+pub(in crate::store) const ALL: [Document; 5] = [
     Document::PublisherTokens,
     Document::TokenUses,
     Document::TicketKey,
@@ -21,7 +21,7 @@ pub(super) const ALL: [Document; 5] = [
     Document::EndedSessions,
 ];
 /// What the log of commands is called where it is a file.
-pub(super) const LOG: &str = BESIDE[ALL.len()];
+pub(in crate::store) const LOG: &str = BESIDE[ALL.len()];
 
 /// Those that were written, each with its content as it is kept.
 pub(super) const WRITTEN: &str =
@@ -79,7 +79,7 @@ pub(super) fn of_number(kind: i16) -> Option<Document> {
 }
 
 /// What it is called where it is a file.
-pub(super) fn name(of: Document) -> &'static str {
+pub(in crate::store) fn name(of: Document) -> &'static str {
     BESIDE[index(of)]
 }
 

@@ -147,7 +147,8 @@ impl Feed {
                 tracing::debug!(%reason, "no hints come: the feed is read every {EVERY:?}");
             }
             if open.xid <= self.shared.events.position().kept {
-                tracing::error!("the database has lost what it had acknowledged: everything is read again");
+                // What it had acknowledged is not among that, or was leaped over: the line has looked.
+                tracing::error!("the database has lost what it had shown: everything is read again");
                 self.last = None;
             }
             self.open = Some(Arc::clone(&open));

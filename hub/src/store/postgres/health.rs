@@ -46,7 +46,7 @@ impl Health {
                 tracing::error!(%error, "nothing is accepted until the database can be used");
             }
             (Some(_), Ok(())) => tracing::warn!("the database can be used again"),
-            (Some((known, _)), Err(error)) if mem::discriminant(known) != mem::discriminant(error) => {
+            (Some((known, _)), Err(error)) if is_another(known, error) => {
                 tracing::error!(%error, "the database still cannot be used, for another reason");
             }
             (Some(_), Err(error)) => tracing::debug!(%error, "the database still cannot be used"),
@@ -65,6 +65,14 @@ impl Health {
     pub(super) async fn broken(&self) {
         // It fails only where this is gone, which it is not.
         let _ = self.broken.subscribe().wait_for(|broken| *broken).await;
+    }
+}
+
+/// Whether somebody has to hear of it who knows the other one. What a database lacks says its text; others name what happened to be met first.
+fn is_another(known: &StoreError, error: &StoreError) -> bool {
+    match (known, error) {
+        (StoreError::NotDurable(known), StoreError::NotDurable(reason)) => known != reason,
+        _ => mem::discriminant(known) != mem::discriminant(error),
     }
 }
 
@@ -95,6 +103,17 @@ mod tests {
         health.set_broken();
         health.note(&Ok(()));
         assert!(matches!(health.get(), Err(StoreError::Closed)), "for ever");
+    }
+
+    #[test]
+    fn a_reason_is_another_if_it_is_of_another_kind_or_something_else_is_lacking() {
+        let (away, lacking) =
+            (|text: &str| StoreError::Away(text.into()), |text: &str| StoreError::NotDurable(text.into()));
+        assert!(!is_another(&away("gone"), &away("no answer")));
+        assert!(is_another(&away("gone"), &lacking("fsync")));
+        assert!(is_another(&lacking("fsync"), &lacking("no standby")));
+        assert!(!is_another(&lacking("fsync"), &lacking("fsync")));
+        assert!(is_another(&lacking("fsync"), &StoreError::EarlierPoint));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use resync_common::backoff::Backoff;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::types::ToSql;
 
@@ -34,7 +34,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// A computer's clock that is further from the database's is worth a word.
 const SKEWED: i64 = 2_000;
 
-const BEAT: &str = "SELECT now, lsn, has_others FROM hub.beat_2($1, $2, $3, $4, $5, $6, $7, $8)";
+const BEAT: &str =
+    "SELECT now, lsn, has_others, era, beats FROM hub.beat_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
 const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
@@ -50,6 +51,8 @@ pub(super) struct Heartbeat {
     housekeep_at: Option<SystemTime>,
     refresh_at: Instant,
     is_skewed: bool,
+    /// How far the database is, as it was begun last to be written down.
+    saving: Option<JoinHandle<()>>,
 }
 
 impl Heartbeat {
@@ -62,6 +65,7 @@ impl Heartbeat {
             // Opening the store has looked.
             refresh_at: Instant::now() + REFRESH_EVERY,
             is_skewed: false,
+            saving: None,
         }
     }
 
@@ -93,9 +97,11 @@ impl Heartbeat {
         if let Err(error) = leaving {
             tracing::debug!(%error, "the database was not told that this hub stops");
         }
-        let shared = Arc::clone(&self.shared);
-        // It has said itself what went wrong.
-        let _ = spawn_blocking(move || shared.common.history.save()).await;
+        if let Some(saving) = self.saving.take() {
+            // It has said itself what went wrong.
+            let _ = saving.await;
+        }
+        self.shared.common.save_history().await;
     }
 
     /// Renews the word of this hub, and looks at what is due.
@@ -104,6 +110,11 @@ impl Heartbeat {
         let line = &shared.heartbeat;
         // Before the clock is looked at, and whatever is known of the database: this is who finds out.
         let open = line.open_now().await?;
+        if let Err(error) = shared.common.history.heed() {
+            // Another one finds out whether it has leaped.
+            line.give_up(&open).await;
+            return Err(error);
+        }
         if self.open.as_ref().is_some_and(|known| !Arc::ptr_eq(known, &open)) {
             shared.word.interrupt();
         }
@@ -111,9 +122,13 @@ impl Heartbeat {
         let (name, version) = (host_name(), env!("CARGO_PKG_VERSION"));
         let (before, began) = (SystemTime::now(), Word::begin());
         let (lasts, is_drained) = (micros(LASTS), shared.is_drained());
+        let noted = shared.keys.noted();
         let keys: Vec<_> = shared.keys().ids().map(|key| key.as_bytes().to_vec()).collect();
-        let word: [&(dyn ToSql + Sync); 6] = [&shared.node, &name, &version, &lasts, &is_drained, &keys];
+        let (are_noted, folder) = (noted.is_some(), shared.common.history.folder());
+        let word: [&(dyn ToSql + Sync); 8] =
+            [&shared.node, &name, &version, &lasts, &is_drained, &keys, &are_noted, &folder];
         let beat = line.write_now(BEAT, &word, PATIENCE).await?;
+        drop(noted);
         let after = SystemTime::now();
         shared.word.give(began);
         let fields = Fields::of("nodes", the_only(&beat)?);
@@ -123,7 +138,7 @@ impl Heartbeat {
         shared.hints.set_others(has_others);
         self.refresh_usage(has_others);
         let lsn = fields.text("lsn")?;
-        shared.common.history.note(&lsn);
+        shared.common.history.note(fields.get("era")?, fields.get("beats")?);
         if Instant::now() >= self.prove_at {
             if shared.common.durability == Durability::Proven {
                 let proof = line.read_now(PROOF, &[&lsn], PATIENCE).await?;
@@ -131,11 +146,18 @@ impl Heartbeat {
                 durability::judge(proof.get("has_it")?, proof.get("hidden")?)?;
             }
             self.prove_at = Instant::now() + PROVE_EVERY;
-            // Beside it: the disk of this computer may be slow.
-            spawn_blocking(move || shared.common.history.save());
+            self.save_history();
         }
         self.housekeep(theirs).await;
         Ok(())
+    }
+
+    /// Remembers how far the database is. Beside the heartbeat: the disk of this computer may be slow.
+    fn save_history(&mut self) {
+        if self.saving.as_ref().is_none_or(JoinHandle::is_finished) {
+            let common = Arc::clone(&self.shared.common);
+            self.saving = Some(spawn_blocking(move || common.history.save()));
+        }
     }
 
     /// Makes the tables that will be needed before anything else is written, where that is due. Those that are over are dropped beside it: that

@@ -31,7 +31,8 @@ WITH late AS (
     SELECT n.id, array_agg(l.shard ORDER BY l.shard) AS shards, sum(l.laggards)::bigint AS laggards
     FROM late l LEFT JOIN hub.node n ON n.id = l.owner GROUP BY n.id
 )
-SELECT n.id, n.name, n.version, n.started_at, n.alive_until, o.shards, o.laggards, clock_timestamp() AS now
+SELECT n.id, n.name, n.version, n.started_at, n.alive_until, hub.is_up_1(n.alive_until) AS is_up, o.shards, o.laggards,
+    clock_timestamp() AS now
 FROM hub.node n FULL JOIN owned o ON o.id = n.id
 WHERE o.shards IS NOT NULL OR n.alive_until > clock_timestamp() - interval '10 minutes'
 ORDER BY n.id IS NOT NULL, n.name, n.started_at LIMIT $2";
@@ -77,7 +78,7 @@ fn hub(fields: Fields<'_>, is_this: bool, shards: Vec<Shard>, laggards: u64) -> 
         version: fields.text("version")?,
         started_at: fields.moment("started_at")?,
         alive_until: DateTime::from_system_time(alive_until),
-        is_up: now < alive_until,
+        is_up: fields.flag("is_up")?,
         heartbeat_age: age(now, alive_until),
         shards,
         laggards,

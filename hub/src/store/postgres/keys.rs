@@ -1,6 +1,7 @@
 //! The keys of secrets while they are in use: what is sealed with the old ones is committed before a rotation looks for it.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use resync_common::locks::{read, write};
@@ -16,6 +17,8 @@ pub(super) struct Keys {
     sealing: Arc<tokio::sync::RwLock<()>>,
     /// One rotation at a time.
     rotation: Mutex<()>,
+    /// Whether the database was told once with which key secrets are written.
+    is_noted: AtomicBool,
 }
 
 /// Keys to seal with, until what was sealed is committed.
@@ -27,7 +30,12 @@ pub(super) struct Sealing {
 
 impl Keys {
     pub(super) fn new(keys: Keyring) -> Self {
-        Self { now: RwLock::new(keys), sealing: Arc::default(), rotation: Mutex::default() }
+        Self {
+            now: RwLock::new(keys),
+            sealing: Arc::default(),
+            rotation: Mutex::default(),
+            is_noted: AtomicBool::new(false),
+        }
     }
 
     /// To read with.
@@ -50,6 +58,16 @@ impl Keys {
     /// Nobody else changes them meanwhile.
     pub(super) async fn rotation(&self) -> MutexGuard<'_, ()> {
         self.rotation.lock().await
+    }
+
+    /// The database knows from now on with which key secrets are written.
+    pub(super) fn set_noted(&self) {
+        self.is_noted.store(true, Ordering::Relaxed);
+    }
+
+    /// Where the database knows that, and nobody is changing it: nobody does meanwhile.
+    pub(super) fn noted(&self) -> Option<MutexGuard<'_, ()>> {
+        self.rotation.try_lock().ok().filter(|_| self.is_noted.load(Ordering::Relaxed))
     }
 }
 

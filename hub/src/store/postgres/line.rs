@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::error::{DbError, SqlState};
@@ -53,6 +54,13 @@ impl Common {
         let history = History::of(&config.data_dir);
         Self { server, durability: config.durability, node: random_id(), health: Health::unknown(), history }
     }
+
+    /// Remembers for the next start how far the database is.
+    pub(super) async fn save_history(self: &Arc<Self>) {
+        let common = Arc::clone(self);
+        // It has said itself what went wrong.
+        let _ = spawn_blocking(move || common.history.save()).await;
+    }
 }
 
 /// A connection with one purpose. Who uses it in turns finds what was done in the order of the turns.
@@ -88,7 +96,7 @@ impl Line {
     /// The connection, which is made if need be.
     ///
     /// # Errors
-    /// [`StoreError::Away`] and [`StoreError::NotDurable`]: at once while the database is known to be away.
+    /// [`StoreError::Away`], [`StoreError::NotDurable`] and [`StoreError::EarlierPoint`]: at once while that is known.
     pub(super) async fn open(&self) -> Result<Arc<Open>> {
         self.opened(Known::Heeded).await
     }
@@ -148,11 +156,16 @@ impl Line {
         let session = self.common.server.connect().await.map_err(StoreError::Away)?;
         durability::check(session.state(), self.common.durability)?;
         let is_proven = self.common.durability == Durability::Proven;
+        let seen = self.common.history.seen();
         let rows = session.query(OPEN, &[&self.id, &self.common.node, &is_proven], OPENING).await;
         let rows = rows.map_err(|failure| StoreError::Away(failure.told()))?;
         // Only now: that commit may have leaped.
-        let found = session.query(history::LOOK, &[], OPENING).await;
-        self.common.history.check(&found.map_err(|failure| StoreError::Away(failure.told()))?)?;
+        let found = session.query(history::LOOK, &[&self.common.history.folder()], OPENING).await;
+        let found = found.map_err(|failure| StoreError::Away(failure.told()))?;
+        if let Err(error) = self.common.history.check(seen.as_ref(), &found) {
+            self.common.save_history().await;
+            return Err(error);
+        }
         let row = rows.first().ok_or_else(|| StoreError::Away("no answer to the first commit".to_owned()))?;
         let fields = Fields::of("lines", row);
         Ok(Open { generation: fields.get("generation")?, xid: fields.get("xid")?, session })

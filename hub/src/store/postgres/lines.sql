@@ -1,12 +1,25 @@
 -- Connections, hubs, and what has to be done now and then. Functions are versioned: one that is called otherwise gets another number, and
 -- hubs of two versions use theirs side by side.
 
+-- The timeline of the server: each promotion begins another one.
+CREATE OR REPLACE FUNCTION hub.timeline_1() RETURNS bigint
+LANGUAGE sql AS $$
+    SELECT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+$$;
+
+-- Whether a hub is up whose word lasts until then. A word lasts five seconds. One that lasts much longer was given by another server's clock,
+-- which is ahead of this one's: who is up gives another one at once. The sixth second is for a clock that was set back a little.
+CREATE OR REPLACE FUNCTION hub.is_up_1(alive_until timestamptz) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT alive_until > clock_timestamp() AND alive_until <= clock_timestamp() + interval '6 seconds';
+$$;
+
 -- Makes a store in tables that were made just now.
 CREATE OR REPLACE FUNCTION hub.found_1(format smallint, shards smallint, secret_keys bytea[], plain_secrets boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO hub.store (format, shards, secret_keys, plain_secrets)
-    VALUES (format, shards, secret_keys, plain_secrets);
+    INSERT INTO hub.store (format, shards, secret_keys, plain_secrets, timeline)
+    VALUES (format, shards, secret_keys, plain_secrets, hub.timeline_1());
     FOR number IN 0..shards - 1 LOOP
         INSERT INTO hub.shard (shard) VALUES (number);
         INSERT INTO hub.tally (shard) VALUES (number);
@@ -18,14 +31,20 @@ END
 $$;
 
 -- Leaves places in all logs and epochs of all shards free behind whatever was given out: some of it may have been lost, and who has seen it would
--- take something else for a repetition of it. A log leaps when it is appended to. Eras only grow, even where the last one was lost too, since
--- each timeline has its own.
-CREATE OR REPLACE FUNCTION hub.leap_1(to_era bigint) RETURNS void
+-- take something else for a repetition of it. A log leaps when it is appended to.
+--
+-- Eras only grow, even where the last one was lost too: each is behind the hours since 2025, which no restore sets back, and within an hour
+-- each timeline has its own (`timelines`: so many have begun since the last leap that is known). Until the year 2264 there are fewer than 2^21
+-- of them, so that places and epochs stay below 2^53, which every reader of JSON can count to.
+CREATE OR REPLACE FUNCTION hub.leap_2(timelines bigint, at_least bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
+    hours bigint := floor(extract(epoch FROM clock_timestamp() - timestamptz '2025-01-01 00:00:00+00') / 3600);
     next bigint;
 BEGIN
-    SELECT greatest(s.era + 1, to_era) INTO next FROM hub.store s;
+    SELECT greatest(greatest(s.era, hours) + greatest(timelines, 1), at_least) INTO next FROM hub.store s;
+    -- In the order of everybody else.
+    PERFORM FROM hub.shard h ORDER BY h.shard FOR NO KEY UPDATE;
     UPDATE hub.shard h SET epoch = greatest(h.epoch, next << 32);
     UPDATE hub.store s SET era = next;
 END
@@ -36,7 +55,7 @@ $$;
 CREATE OR REPLACE FUNCTION hub.follow_timeline_1(proven boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    now_on bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+    now_on bigint := hub.timeline_1();
     known hub.store;
 BEGIN
     SELECT s.* INTO known FROM hub.store s;
@@ -47,26 +66,31 @@ BEGIN
     PERFORM pg_advisory_xact_lock(1752523264, 3);
     SELECT s.* INTO known FROM hub.store s;
     IF known.timeline <> now_on AND (known.is_declared OR NOT proven) THEN
-        PERFORM hub.leap_1(known.era + now_on - known.timeline);
+        PERFORM hub.leap_2(now_on - known.timeline, 0);
     END IF;
     UPDATE hub.store s SET timeline = now_on, is_declared = NOT proven OR (known.is_declared AND known.timeline = now_on);
 END
 $$;
 
--- The database was restored to an earlier point: leaps, unless hubs are up. Answers whether it did.
-CREATE OR REPLACE FUNCTION hub.restored_1() RETURNS boolean
-LANGUAGE plpgsql AS $$
-DECLARE
-    now_on bigint := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
+-- The database was restored to an earlier point: leaps at least to this era, unless hubs are up. Answers whether it did, when, and which hubs
+-- the database knows, those first that were up last.
+CREATE OR REPLACE FUNCTION hub.restored_2(
+    at_least bigint, most bigint, OUT is_done boolean, OUT now timestamptz, OUT names text[], OUT alive_until timestamptz[]
+)
+LANGUAGE plpgsql SET lock_timeout = '20s' AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
+    -- No hub gives its word meanwhile.
     PERFORM pg_advisory_xact_lock(1752523264, 3);
-    IF EXISTS (SELECT FROM hub.node n WHERE n.alive_until > clock_timestamp()) THEN
-        RETURN false;
+    now := clock_timestamp();
+    SELECT array_agg(l.name ORDER BY l.alive_until DESC, l.name), array_agg(l.alive_until ORDER BY l.alive_until DESC, l.name)
+    INTO names, alive_until
+    FROM (SELECT n.name, n.alive_until FROM hub.node n ORDER BY n.alive_until DESC, n.name LIMIT most) l;
+    is_done := NOT EXISTS (SELECT FROM hub.node n WHERE hub.is_up_1(n.alive_until));
+    IF is_done THEN
+        PERFORM hub.leap_2(hub.timeline_1() - s.timeline, at_least) FROM hub.store s;
+        UPDATE hub.store s SET timeline = hub.timeline_1(), is_declared = false;
     END IF;
-    PERFORM hub.leap_1(s.era + now_on - s.timeline) FROM hub.store s;
-    UPDATE hub.store s SET timeline = now_on, is_declared = false;
-    RETURN true;
 END
 $$;
 
@@ -106,24 +130,39 @@ BEGIN
 END
 $$;
 
--- A hub is up for so much longer. Returns the present moment, what a standby must have to have this, and whether other hubs are up.
-CREATE OR REPLACE FUNCTION hub.beat_2(
+-- A hub is up for so much longer. Returns the present moment, what a standby must have to have this, whether other hubs are up, and in
+-- which era how often a hub with this data folder has said so. `are_noted`: the hub has noted the key with which it writes.
+CREATE OR REPLACE FUNCTION hub.beat_3(
     line bigint, generation bigint, node bigint, name text, version text, lasts_us bigint, is_drained boolean,
-    keys bytea[],
-    OUT now timestamptz, OUT lsn text, OUT has_others boolean
+    keys bytea[], are_noted boolean, of_folder bigint,
+    OUT now timestamptz, OUT lsn text, OUT has_others boolean, OUT era bigint, OUT beats bigint
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    -- Not while the store leaps: who says that no hub is up has to be right until it has.
+    PERFORM pg_advisory_xact_lock_shared(1752523264, 3);
     now := clock_timestamp();
     -- With the first key it writes.
     INSERT INTO hub.node AS n (id, name, version, alive_until, drained, reads, writes)
     VALUES (
-        node, beat_2.name, beat_2.version, beat_2.now + lasts_us * interval '1 microsecond', is_drained, keys, keys[1]
+        node, beat_3.name, beat_3.version, beat_3.now + lasts_us * interval '1 microsecond', is_drained, keys, keys[1]
     )
-    ON CONFLICT (id) DO UPDATE SET alive_until = greatest(n.alive_until, excluded.alive_until),
+    ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until,
         drained = excluded.drained, reads = excluded.reads, writes = excluded.writes;
+    INSERT INTO hub.witness AS w (folder, beats, seen_at) VALUES (of_folder, 1, beat_3.now)
+    ON CONFLICT (folder) DO UPDATE SET beats = w.beats + 1, seen_at = excluded.seen_at
+    RETURNING w.beats INTO beats;
+    SELECT s.era INTO era FROM hub.store s;
+    -- While it was taken for dead others may have found that nobody needs its key any more.
+    IF are_noted AND NOT EXISTS (
+        SELECT FROM hub.store s WHERE CASE WHEN keys[1] IS NULL THEN s.plain_secrets ELSE keys[1] = ANY (s.secret_keys) END
+    ) THEN
+        UPDATE hub.store s SET plain_secrets = s.plain_secrets OR keys[1] IS NULL, secret_keys = ARRAY(
+            SELECT DISTINCT k.key FROM unnest(array_append(s.secret_keys, keys[1])) AS k(key) WHERE k.key IS NOT NULL ORDER BY k.key
+        );
+    END IF;
     lsn := pg_current_wal_insert_lsn()::text;
-    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND n.alive_until > beat_2.now);
+    has_others := EXISTS (SELECT FROM hub.node n WHERE n.id <> node AND hub.is_up_1(n.alive_until));
 END
 $$;
 
@@ -209,6 +248,8 @@ BEGIN
     WHERE i.inhparent = 'hub.notification'::regclass
         AND c.relname < 'notification_' || to_char(today - 1, 'YYYYMMDD');
     DELETE FROM hub.node n WHERE n.alive_until < clock_timestamp() - interval '1 day';
+    -- A hub that comes back after longer takes the database for restored.
+    DELETE FROM hub.witness w WHERE w.seen_at < clock_timestamp() - interval '1 year';
     DELETE FROM hub.line l WHERE l.opened_at < clock_timestamp() - interval '1 day'
         AND NOT EXISTS (SELECT FROM hub.node n WHERE n.id = l.node);
 END

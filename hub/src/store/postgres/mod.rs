@@ -28,7 +28,7 @@ mod append;
 mod backup;
 mod batch;
 mod check;
-mod documents;
+pub(super) mod documents;
 mod doubts;
 mod durability;
 mod events;
@@ -101,8 +101,9 @@ const CLOSING: Duration = Duration::from_secs(10);
 /// Opens the store in a database, and makes it if need be. Secrets are written with the first of `keys`, and read with all of them.
 ///
 /// # Errors
-/// [`StoreError::Away`] and [`StoreError::NotDurable`], which say why the database cannot be used; [`StoreError::Locked`] when another process
-/// has the hub's folder; [`StoreError::Format`], [`StoreError::Unfinished`], [`StoreError::SecretsKey`] and [`StoreError::KeyElsewhere`].
+/// [`StoreError::Away`], [`StoreError::NotDurable`] and [`StoreError::EarlierPoint`], which say why the database cannot be used;
+/// [`StoreError::Locked`] when another process has the hub's folder; [`StoreError::Format`], [`StoreError::Unfinished`],
+/// [`StoreError::SecretsKey`] and [`StoreError::KeyElsewhere`].
 pub(super) async fn open(config: &DatabaseConfig, keys: Keyring) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(PostgresStore::open(config, keys).await?))
 }

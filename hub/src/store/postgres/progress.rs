@@ -36,12 +36,12 @@ const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4, $5)";
 const SPREAD: &str = "
 SELECT o.hubs, o.undrained, ARRAY(
     SELECT s.shard FROM hub.shard s LEFT JOIN hub.node n ON n.id = s.owner
-    WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND n.alive_until <= clock_timestamp()) ORDER BY s.shard
+    WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND NOT hub.is_up_1(n.alive_until)) ORDER BY s.shard
 ) AS free, ARRAY(SELECT s.shard FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS own,
     ARRAY(SELECT s.epoch FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS epochs
 FROM (
     SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.drained) AS undrained FROM hub.node n
-    WHERE n.id <> $1 AND n.alive_until > clock_timestamp()
+    WHERE n.id <> $1 AND hub.is_up_1(n.alive_until)
 ) o";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "

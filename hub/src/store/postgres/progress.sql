@@ -34,7 +34,7 @@ BEGIN
     UPDATE hub.shard s SET owner = node, epoch = s.epoch + 1
     WHERE s.shard = claim_1.shard AND (
         s.owner IS NULL OR s.owner = node OR NOT EXISTS (
-            SELECT FROM hub.node n WHERE n.id = s.owner AND (n.alive_until > clock_timestamp() OR NOT is_certain)
+            SELECT FROM hub.node n WHERE n.id = s.owner AND (hub.is_up_1(n.alive_until) OR NOT is_certain)
         )
     )
     RETURNING s.epoch INTO epoch;

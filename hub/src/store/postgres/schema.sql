@@ -20,7 +20,7 @@ CREATE TABLE hub.store (
     -- Logs go on, and epochs too, behind this times 2^32: what was given out before may have been lost.
     era bigint NOT NULL DEFAULT 0,
     -- The timeline of the server on which a hub last wrote whose durability is only declared, and whether one has written on it.
-    timeline bigint NOT NULL DEFAULT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint,
+    timeline bigint NOT NULL,
     is_declared boolean NOT NULL DEFAULT false,
     -- The keys that are needed to read every secret, and whether some may be stored as they are.
     secret_keys bytea[] NOT NULL,
@@ -57,6 +57,14 @@ CREATE TABLE hub.node (
     reads bytea[] NOT NULL DEFAULT '{}',
     writes bytea
 );
+
+-- How often a hub with this data folder has said that it is up: the hub remembers it too, and so knows a database that was restored to an earlier
+-- point. Nobody else counts there.
+CREATE TABLE hub.witness (
+    folder bigint PRIMARY KEY,
+    beats bigint NOT NULL,
+    seen_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
 
 -- Connections that write. Each has a new generation whenever it is made anew, and what was sent under an older one is refused, however late
 -- it is carried out: so what became of a statement is certain once its connection was made anew.

@@ -40,6 +40,18 @@ pub struct KnownHub {
     pub is_this: bool,
 }
 
+/// What came of it when somebody said that a database was restored to an earlier point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidRestored {
+    /// Whether nothing is given out twice from now on: that is not done while hubs are up.
+    pub is_done: bool,
+    /// When that was, by the database's clock.
+    pub at: DateTime,
+    /// Some of the hubs that the database knows, by the names of their computers, and when it heard of each last: those first that were up
+    /// last. Whoever refuses the database it does not hear of.
+    pub hubs: Vec<(String, DateTime)>,
+}
+
 /// A database, as it is known without asking it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseState {

@@ -17,7 +17,7 @@ pub use self::delivery::{
     Checkpoint, Failing, FailureClass, Gap, Laggard, Lapse, Missed, Replayed, ShardState, Skip, Spread,
     Sweep, Watermark,
 };
-pub use self::hubs::{DatabaseState, Hubs, KnownDurability, KnownHub};
+pub use self::hubs::{DatabaseState, Hubs, KnownDurability, KnownHub, SaidRestored};
 pub(super) use self::log::weigh;
 pub use self::log::{
     Appended, Chain, ChainBreak, ClockJump, Interval, NewNotification, Notification, NotificationLinks,

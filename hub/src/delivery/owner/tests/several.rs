@@ -83,7 +83,7 @@ async fn a_hub_lets_go_what_another_has_taken_from_it_also_where_nothing_happens
     let owner = delivery.owner();
     assert_eq!(owner.0.workers.all_assigned().len(), usize::from(store.shards()));
     database.sql(
-        "INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'other', '', now() + interval '1 hour'); \
+        "INSERT INTO hub.node (id, name, version, alive_until) VALUES (9, 'other', '', now() + interval '5 seconds'); \
          UPDATE hub.shard SET owner = 9, epoch = epoch + 1",
     );
     until(|| owner.0.workers.all_assigned().is_empty()).await;

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
+use resync_core::datetime::DateTime;
 use resync_core::websub::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -21,7 +22,7 @@ use self::here::OpenSessions;
 use self::signed::SignedSessions;
 use super::super::{AdminState, AdminToken};
 use crate::http::cookies::cookie;
-use crate::store::Store;
+use crate::store::{Registry, Store};
 use crate::topics::Tickets;
 
 /// How long a session lasts. One that is used when half of that is over lasts so long again.
@@ -109,6 +110,15 @@ impl Sessions {
             Kept::Signed(sessions) => sessions.end(&session.value).await?,
         }
         Ok(self.cookie("", Duration::ZERO))
+    }
+
+    /// Ends all sessions that have begun until then, of all hubs whose store has these documents: for who no longer knows which of them were
+    /// ended.
+    ///
+    /// # Errors
+    /// When the hubs would not hear of it.
+    pub fn end_all(documents: &dyn Registry, until: DateTime) -> io::Result<()> {
+        ended::end_all(documents, until.unix_millis())
     }
 
     /// Whether this session has not ended meanwhile.

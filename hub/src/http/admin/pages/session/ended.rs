@@ -57,7 +57,8 @@ impl EndedSessions {
     /// Ends the session with this id, whose cookies last until then at most. It is durable when this returns.
     pub(super) async fn add(&self, id: &str, end: i64, now: i64) -> io::Result<()> {
         let (registry, id) = (Arc::clone(&self.registry), id.to_owned());
-        spawn_blocking(move || change(&*registry, &id, end, now)).await.map_err(io::Error::other)?
+        let add = move || change(&*registry, |list| list.with(&id, end, now));
+        spawn_blocking(add).await.map_err(io::Error::other)?
     }
 
     /// Reads what another hub has changed. Where it cannot be read, nobody is in.
@@ -75,10 +76,15 @@ impl EndedSessions {
     }
 }
 
-fn change(registry: &dyn Registry, id: &str, end: i64, now: i64) -> io::Result<()> {
+/// Ends all sessions that have begun until then. That is durable when this returns.
+pub(super) fn end_all(registry: &dyn Registry, until: i64) -> io::Result<()> {
+    change(registry, |list| List { begun_until: list.begun_until.max(until), ..List::default() })
+}
+
+fn change(registry: &dyn Registry, changed: impl Fn(List) -> List) -> io::Result<()> {
     let mut written = Ok(());
     registry.change(ENDED, &mut |kept: Option<Vec<u8>>| {
-        let text = List::of(kept).and_then(|list| Ok(serde_json::to_vec(&list.with(id, end, now))?));
+        let text = List::of(kept).and_then(|list| Ok(serde_json::to_vec(&changed(list))?));
         text.map_err(|error| written = Err(error)).ok()
     })?;
     written
@@ -119,6 +125,18 @@ mod tests {
             list = list.with(&number.to_string(), 100, 11);
         }
         assert!(list.sessions.len() <= MOST && list.begun_until == 11, "whoever is in logs in again");
+    }
+
+    #[tokio::test]
+    async fn all_that_have_begun_until_a_moment_can_be_ended_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Arc::new(Files::in_folder(folder.path()));
+        let ended = EndedSessions::new(Arc::clone(&files) as Arc<dyn Registry>);
+        ended.add("a", 20, 10).await.unwrap();
+        for until in [12, 11] {
+            end_all(&*files, until).unwrap();
+            assert!(ended.has("b", 12) && !ended.has("c", 13), "{until}");
+        }
     }
 
     #[tokio::test]
