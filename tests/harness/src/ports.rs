@@ -1,9 +1,9 @@
 //! Free ports for servers of tests.
 
-use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
@@ -23,6 +23,9 @@ pub fn free_address() -> SocketAddr {
 }
 
 static PORTS: Mutex<Ports> = Mutex::new(Ports { left: 0..0, claims: Vec::new() });
+
+/// The same place for all test programs of a user: they have different folders for temporary files.
+const CLAIMS: &str = "/tmp";
 
 /// Ports of this process, which claims a hundred at a time by locking a file for as long as it lives.
 struct Ports {
@@ -46,7 +49,7 @@ impl Ports {
 
     fn claim(&mut self) -> Range<u16> {
         let user = rustix::process::getuid().as_raw();
-        let folder = env::temp_dir().join(format!("resync-test-ports-{user}"));
+        let folder = Path::new(CLAIMS).join(format!("resync-test-ports-{user}"));
         fs::create_dir_all(&folder).expect("a folder can be made");
         let begin = fastrand::u16(0..Self::BLOCKS);
         for block in (begin..Self::BLOCKS).chain(0..begin) {

@@ -337,6 +337,11 @@ impl HubProcess {
         self.process.as_mut().expect("the hub runs")
     }
 
+    /// Everything that its process has said so far; nothing where it does not run.
+    pub fn said(&self) -> String {
+        self.process.as_ref().map_or_else(String::new, Process::said)
+    }
+
     /// The URL of its endpoint.
     pub fn url(&self) -> String {
         format!("http://{}/websub/", self.address)

@@ -173,22 +173,39 @@ fn reset(stream: &TcpStream) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A server that repeats what it hears, and a client of it through a proxy.
-    async fn scene() -> (Proxy, TcpStream, JoinSet<()>) {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::eventually;
+
+    /// So long nothing comes of what stalls.
+    const STALLED: Duration = Duration::from_millis(100);
+
+    /// It repeats what it hears. It stops when dropped.
+    struct Server {
+        heard: Arc<AtomicUsize>,
+        _serving: JoinSet<()>,
+    }
+
+    /// A server, and a client of it through a proxy.
+    async fn scene() -> (Proxy, TcpStream, Server) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let proxy = Proxy::start(&[listener.local_addr().unwrap()]).await;
-        let mut server = JoinSet::new();
-        server.spawn(async move {
+        let (heard, mut serving) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+        let count = Arc::clone(&heard);
+        serving.spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut byte = [0];
             while stream.read_exact(&mut byte).await.is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
                 stream.write_all(&byte).await.unwrap();
             }
         });
         let client = TcpStream::connect(proxy.addresses()[0]).await.unwrap();
-        (proxy, client, server)
+        (proxy, client, Server { heard, _serving: serving })
     }
 
     async fn says(client: &mut TcpStream, byte: u8) {
@@ -196,18 +213,34 @@ mod tests {
         assert_eq!(client.read_u8().await.unwrap(), byte);
     }
 
-    #[tokio::test]
-    async fn what_stalls_in_either_direction_comes_once_it_flows_again() {
-        let (proxy, mut client, _server) = scene().await;
+    /// A byte is sent while the traffic stalls so. The server has heard this many bytes by then, and its answer comes when it flows again.
+    async fn stalls(stalled: Traffic, heard: usize) {
+        let (proxy, mut client, server) = scene().await;
+        let hears = |count| server.heard.load(Ordering::SeqCst) == count;
         says(&mut client, 1).await;
-        for stalled in [Traffic::Stalls, Traffic::StallsTowardsServers, Traffic::StallsTowardsClient] {
-            proxy.set(stalled);
-            client.write_all(&[2]).await.unwrap();
-            tokio::task::yield_now().await;
-            assert!(client.try_read(&mut [0]).is_err(), "{stalled:?}");
-            proxy.set(Traffic::Late(Duration::from_millis(1)));
-            assert_eq!(client.read_u8().await.unwrap(), 2);
-        }
+        proxy.set(stalled);
+        client.write_all(&[2]).await.unwrap();
+        eventually("the server has heard it", || async { hears(heard) }).await;
+        assert!(timeout(STALLED, client.read_u8()).await.is_err(), "something came");
+        assert!(hears(heard), "something went there");
+        proxy.set(Traffic::Late(Duration::from_millis(1)));
+        assert_eq!(client.read_u8().await.unwrap(), 2);
+        assert!(hears(2));
+    }
+
+    #[tokio::test]
+    async fn what_stalls_in_both_directions_reaches_nobody_until_it_flows_again() {
+        stalls(Traffic::Stalls, 1).await;
+    }
+
+    #[tokio::test]
+    async fn what_stalls_towards_the_servers_does_not_reach_them_until_it_flows_again() {
+        stalls(Traffic::StallsTowardsServers, 1).await;
+    }
+
+    #[tokio::test]
+    async fn what_stalls_towards_the_client_reaches_the_server_and_its_answer_comes_when_it_flows_again() {
+        stalls(Traffic::StallsTowardsClient, 2).await;
     }
 
     #[tokio::test]

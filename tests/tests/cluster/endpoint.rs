@@ -38,8 +38,15 @@ impl Endpoint {
     }
 
     /// Asks to subscribe a callback, or to unsubscribe it.
-    pub(crate) async fn ask(&self, mode: &str, topic: &str, callback: &str) -> Option<Answer> {
-        let parameters = [("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)];
+    pub(crate) async fn ask(
+        &self,
+        mode: &str,
+        topic: &str,
+        callback: &str,
+        secret: Option<&str>,
+    ) -> Option<Answer> {
+        let mut parameters = vec![("hub.mode", mode), ("hub.topic", topic), ("hub.callback", callback)];
+        parameters.extend(secret.map(|secret| ("hub.secret", secret)));
         in_time(CLIENT, form(self.public, &parameters)).await
     }
 

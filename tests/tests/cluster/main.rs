@@ -7,31 +7,38 @@
 //! | room | subject |
 //! |---|---|
 //! | `nodes`, `endpoint`, `shards` | hubs with their database; one as its clients see it; who owns what |
-//! | `subscribers`, `load`, `churn` | hosts of callbacks; publishers; subscriptions that come and go, and the operator |
-//! | `faults`, `trial` | what happens; the drawn trial |
-//! | `oracle`, `verdict`, `report` | the judge while all goes on, and at the end; what each fault came to |
-//! | `small` | what one fault does, by itself |
+//! | `topics`, `world` | what is posted to; what all tasks of a trial share |
+//! | `subscribers`, `load`, `churn`, `operator` | hosts of callbacks; publishers; subscriptions that come and go; who pauses and replays |
+//! | `faults`, `trial`, `report` | what happens; the drawn trial; what each fault came to |
+//! | `judge`, `subscription`, `windows` | who knows what was acknowledged; what a subscription is owed; what faults excuse |
+//! | `verdict` | the end of a trial |
+//! | `one_fault` | what one fault does, by itself |
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod churn;
 mod endpoint;
 mod faults;
+mod judge;
 mod load;
 mod nodes;
-mod oracle;
+mod one_fault;
+mod operator;
 mod report;
 mod shards;
-mod small;
 mod subscribers;
+mod subscription;
+mod topics;
 mod trial;
 mod verdict;
+mod windows;
+mod world;
 
 use resync_harness::seed;
 
 use trial::Trial;
 
-/// Of each kind two.
+/// Each kind has its turn, and half of them a second one.
 const FAULTS: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -9,15 +9,21 @@ pub(crate) struct Line {
     pub(crate) label: String,
     pub(crate) lasted: Duration,
     /// The longest time in it without an acknowledged post.
-    pub(crate) gap: Duration,
+    pub(crate) posts_gap: Duration,
+    /// The longest time in it without a delivery to some host.
+    pub(crate) deliveries_gap: Duration,
     /// Deliveries that came again because of it.
     pub(crate) repeats: usize,
+    /// So many might have come again.
+    pub(crate) most_repeats: usize,
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, lasted, gap, repeats } = self;
-        write!(f, "{label:<42} {:>7.1} {:>8} {repeats:>8}", lasted.as_secs_f64(), gap.as_millis())
+        let Self { label, lasted, posts_gap, deliveries_gap, repeats, most_repeats } = self;
+        let (seconds, posts, deliveries) =
+            (lasted.as_secs_f64(), posts_gap.as_millis(), deliveries_gap.as_millis());
+        write!(f, "{label:<42} {seconds:>7.1} {posts:>8} {deliveries:>8} {repeats:>8} {most_repeats:>8}")
     }
 }
 
@@ -33,7 +39,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<42} {:>7} {:>8} {:>8}", "fault", "seconds", "gap ms", "repeats")?;
+        let columns = ("fault", "seconds", "posts ms", "deliv ms", "repeats", "at most");
+        let (label, seconds, posts, deliveries, repeats, most) = columns;
+        writeln!(f, "{label:<42} {seconds:>7} {posts:>8} {deliveries:>8} {repeats:>8} {most:>8}")?;
         self.0.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,10 +14,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use resync_judge::is_signature;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::oracle::{Arrival, Book, Id, meaning};
+use crate::judge::{Arrival, Id, Judge, meaning};
 
 /// Each with an address of its own, so that its subscriptions are in a shard of their own.
 pub(crate) const HOSTS: usize = 20;
@@ -28,6 +29,12 @@ const HARD: u64 = 20;
 /// host is up again just then.
 const FAILURES: u8 = 2;
 
+/// The secret that every second subscription has, by its path.
+pub(crate) fn secret(path: &str) -> Option<String> {
+    let hash = meaning(path.as_bytes());
+    hash[0].is_multiple_of(2).then(|| hex::encode(&hash[1..]))
+}
+
 /// The hosts. They stop when dropped.
 #[derive(Debug)]
 pub(crate) struct Hosts {
@@ -37,14 +44,14 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    pub(crate) async fn start(book: &Arc<Mutex<Book>>) -> Self {
+    pub(crate) async fn start(judge: &Arc<Mutex<Judge>>) -> Self {
         let (mut addresses, mut all, mut serving) = (Vec::new(), Vec::new(), JoinSet::new());
         for number in 0..HOSTS {
-            let host = Arc::new(Host { is_weak: number % WEAK == 3, ..Host::default() });
+            let host = Arc::new(Host { number, is_weak: number % WEAK == 3, ..Host::default() });
             let last = u8::try_from(number + 1).expect("there are few");
             let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 2, last), 0)).await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            serving.spawn(serve(listener, Arc::clone(&host), Arc::clone(book)));
+            serving.spawn(serve(listener, Arc::clone(&host), Arc::clone(judge)));
             all.push(host);
         }
         Self { addresses, all, _serving: serving }
@@ -63,6 +70,7 @@ impl Hosts {
 
 #[derive(Debug, Default)]
 struct Host {
+    number: usize,
     is_down: AtomicBool,
     is_weak: bool,
     /// At which notifications of which callbacks it has failed how often.
@@ -82,12 +90,12 @@ impl Host {
     }
 }
 
-async fn serve(listener: TcpListener, host: Arc<Host>, book: Arc<Mutex<Book>>) {
+async fn serve(listener: TcpListener, host: Arc<Host>, judge: Arc<Mutex<Judge>>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        let (host, book) = (Arc::clone(&host), Arc::clone(&book));
+        let (host, judge) = (Arc::clone(&host), Arc::clone(&judge));
         connections.spawn(async move {
-            let service = service_fn(move |request| answer(request, Arc::clone(&host), Arc::clone(&book)));
+            let service = service_fn(move |request| answer(request, Arc::clone(&host), Arc::clone(&judge)));
             // Hubs that are killed in the middle of a request are part of the trial.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
@@ -98,7 +106,7 @@ async fn serve(listener: TcpListener, host: Arc<Host>, book: Arc<Mutex<Book>>) {
 async fn answer(
     request: Request<Incoming>,
     host: Arc<Host>,
-    book: Arc<Mutex<Book>>,
+    judge: Arc<Mutex<Judge>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await else { return Ok(plain(400, "the body broke off")) };
@@ -108,17 +116,24 @@ async fn answer(
     let body = body.to_bytes();
     let header =
         |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let path = head.uri.path();
     let id = Id::parse(header("webhook-id"));
-    let fails = id.is_some_and(|id| host.fails(head.uri.path(), id, header("webhook-attempt") == "1"));
+    let signature = header("x-hub-signature");
+    let is_signed =
+        secret(path).map_or(signature.is_empty(), |secret| is_signature(signature, &secret, &body));
+    let fails = id.is_some_and(|id| host.fails(path, id, header("webhook-attempt") == "1"));
     let arrival = Arrival {
-        path: head.uri.path(),
+        host: host.number,
+        path,
         id,
         meaning: meaning(&body),
+        head: meaning(format!("{}\n{}", header("content-type"), header("link")).as_bytes()),
         body: &body,
         at: Instant::now(),
+        is_signed,
         is_accepted: !fails,
     };
-    book.lock().unwrap().arrived(&arrival);
+    judge.lock().unwrap_or_else(PoisonError::into_inner).arrived(&arrival);
     Ok(if fails { plain(503, "") } else { plain(204, "") })
 }
 

@@ -1,4 +1,4 @@
-//! The trial: load, one fault after the other, each healed before the next, and the verdict.
+//! The trial: load, one fault after the other, each healed and followed by a calm before the next, and the verdict.
 
 use std::env;
 use std::sync::{Arc, Mutex};
@@ -9,27 +9,33 @@ use resync_harness::happens_within;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::churn::{come_and_go, operate};
+use crate::churn::come_and_go;
 use crate::faults::Kind;
-use crate::load::{PUBLISHERS, TOPICS, World, fail_hosts, publish, topic};
+use crate::judge::{Ack, Judge};
+use crate::load::{PUBLISHERS, fail_hosts, publish};
 use crate::nodes::Cluster;
-use crate::oracle::{Ack, Book, is_undisturbed};
+use crate::operator::{operate, resume_all};
 use crate::report::{Line, Report};
 use crate::shards::{QUERY, Shards};
-use crate::subscribers::{HOSTS, Hosts};
+use crate::subscribers::{HOSTS, Hosts, secret};
+use crate::topics::{TOPICS, is_undisturbed, topic};
 use crate::verdict;
+use crate::windows::{SETTLED_WITHIN, Suffered};
+use crate::world::World;
 
 pub(crate) const HUBS: usize = 3;
 /// Everything is well again so soon after a fault, on a busy machine too.
 pub(crate) const HEALED_WITHIN: Duration = Duration::from_secs(90);
-/// Somebody takes posts again so soon.
-const TAKEN_WITHIN: Duration = Duration::from_secs(30);
+/// Deliveries may pause so much longer than posts: a shard is taken over after 6.5 s at most, and its host may be down just then.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5);
+/// Milliseconds after all has settled, in which nothing may be repeated.
+const CALM: std::ops::Range<u64> = 2_000..3_000;
 /// Between two looks.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Tasks that subscribe.
 const TASKS: usize = 2;
 /// Of one of so many faults there are two at once.
-const PAIRS: u8 = 5;
+const PAIRS: u8 = 3;
 
 /// What happens in a trial.
 #[derive(Clone, Debug)]
@@ -54,32 +60,44 @@ impl Trial {
     /// When anything is not as it must be.
     pub(crate) async fn run(self) {
         let Some(cluster) = Cluster::start(HUBS).await else { return };
-        let mut run = Run::begin(cluster, Rng::with_seed(self.seed)).await;
+        let cluster = Arc::new(cluster);
+        let broken = match Run::begin(Arc::clone(&cluster), Rng::with_seed(self.seed)).await {
+            Ok(run) => self.go_through(run).await,
+            Err(what) => vec![what],
+        };
+        if !broken.is_empty() {
+            let (seed, broken, words) = (self.seed, broken.join("\n"), cluster.last_words().await);
+            panic!("RESYNC_TEST_SEED={seed}: what was promised was broken:\n{broken}\n\n{words}");
+        }
+    }
+
+    /// All faults, until something is broken, and then the verdict; what was broken.
+    async fn go_through(&self, mut run: Run) -> Vec<String> {
         let tasks = run.load();
-        let mut report = Report::default();
-        let mut deck = Vec::new();
+        let (mut report, mut deck) = (Report::default(), Vec::new());
         for number in 1..=self.faults {
             let faults = self.draw(&mut deck, &mut run.rng);
             let line = run.suffer(number, &faults).await;
             println!("{line}");
             report.add(line);
-            if !run.world.book().broken().is_empty() {
+            if run.is_broken() {
                 break;
             }
         }
         run.world.stop();
         for task in tasks {
-            let ended =
-                timeout(2 * HEALED_WITHIN, task).await.expect("a task of the load ends when it is told to");
-            ended.expect("a task of the load does not fail");
+            run.until_ended("the load", task).await;
         }
-        verdict::judge(&run.world, &mut run.rng).await;
+        // Of what is broken already the rest would be said at length.
+        if !run.is_broken() {
+            resume_all(&run.world).await;
+            verdict::pass(&run.world, &mut run.rng).await;
+        }
+        for what in run.cluster.panics().await {
+            run.world.judge().complain(what);
+        }
         println!("{report}");
-        let broken = run.world.book().broken().join("\n");
-        if !broken.is_empty() {
-            let words = run.cluster.last_words().await;
-            panic!("RESYNC_TEST_SEED={}: what was promised was broken:\n{broken}\n\n{words}", self.seed);
-        }
+        run.world.judge().broken().to_vec()
     }
 
     /// One fault, or two at once of which at most one is of the database; each with the number of a hub. All kinds have their turn before one
@@ -109,21 +127,24 @@ struct Run {
 }
 
 impl Run {
-    /// Every topic has a subscription at every host before anything is posted.
-    async fn begin(cluster: Cluster, rng: Rng) -> Self {
-        let book = Arc::new(Mutex::new(Book::new()));
-        let hosts = Hosts::start(&book).await;
+    /// Every topic has a subscription at every host before anything is posted. Why that cannot be is the error.
+    async fn begin(cluster: Arc<Cluster>, rng: Rng) -> Result<Self, String> {
+        let judge = Arc::new(Mutex::new(Judge::new()));
+        let hosts = Hosts::start(&judge).await;
         let primary = cluster.servers.lock().await.at_primary();
-        let world = Arc::new(World::new(book, cluster.endpoints.clone(), hosts, primary));
-        let shards = until_shared(&world).await.expect("three hubs share the shards when they are started");
+        let world = Arc::new(World::new(judge, cluster.endpoints.clone(), hosts, primary));
+        let shards = until_shared(&world).await.ok_or("the hubs do not share the shards at the start")?;
         for number in 0..TOPICS {
             for host in 0..HOSTS {
                 let path = steady(number, host);
-                world.book().asked(&path, number);
-                let callback = world.hosts.callback(host, &path);
-                let answer =
-                    world.hubs[(number + host) % HUBS].ask("subscribe", &topic(number), &callback).await;
-                assert_eq!(answer.map(|answer| answer.status), Some(202), "{path}");
+                world.judge().asked(&path, number);
+                let (callback, secret) = (world.hosts.callback(host, &path), secret(&path));
+                let hub = &world.hubs[(number + host) % HUBS];
+                let answer = hub.ask("subscribe", &topic(number), &callback, secret.as_deref()).await;
+                let status = answer.map(|answer| answer.status);
+                if status != Some(202) {
+                    return Err(format!("{path} is answered with {status:?}"));
+                }
             }
         }
         let all = Some((TOPICS * HOSTS).to_string());
@@ -132,12 +153,14 @@ impl Run {
             let rows = world.sql("SELECT count(*) FROM hub.subscription").unwrap_or_default();
             rows.into_iter().flatten().next() == Some(all.clone())
         };
-        assert!(happens_within(HEALED_WITHIN, are_there).await, "not all were confirmed");
+        if !happens_within(HEALED_WITHIN, are_there).await {
+            return Err("not all subscriptions were confirmed".to_owned());
+        }
         let since = Instant::now();
         for (number, host) in (0..TOPICS).flat_map(|number| (0..HOSTS).map(move |host| (number, host))) {
-            world.book().in_force(&steady(number, host), since);
+            world.judge().in_force(&steady(number, host), since);
         }
-        Self { cluster: Arc::new(cluster), world, shards, rng }
+        Ok(Self { cluster, world, shards, rng })
     }
 
     /// Begins all that goes on until it is told to stop.
@@ -154,14 +177,11 @@ impl Run {
         tasks
     }
 
-    /// These happen at once, and all is well again.
+    /// These happen at once, all is well again, and for a while nothing happens.
     async fn suffer(&mut self, number: usize, faults: &[(Kind, usize)]) -> Line {
-        let named = |(kind, hub): &(Kind, usize)| {
-            if kind.is_of_database() { kind.name().to_owned() } else { format!("{} {hub}", kind.name()) }
-        };
-        let label = faults.iter().map(named).collect::<Vec<_>>().join(" + ");
-        let freezes = faults.iter().any(|(kind, _)| kind.freezes());
-        let window = self.world.book().open_window(format!("{number}. {label}"), freezes);
+        let suffered = suffered(number, faults);
+        let label = suffered.label.clone();
+        let window = self.world.judge().open_window(suffered);
         let happening: Vec<_> = faults
             .iter()
             .map(|(kind, hub)| {
@@ -170,19 +190,45 @@ impl Run {
             })
             .collect();
         for fault in happening {
-            fault.await.expect("a fault can be made and ended");
+            self.until_ended(&label, fault).await;
         }
-        if let Err(what) = self.heal().await {
-            self.world.book().complain(format!("{label}: {what}"));
+        if !self.is_broken()
+            && let Err(what) = self.heal().await
+        {
+            self.world.judge().complain(format!("{label}: {what}"));
         }
-        let mut book = self.world.book();
-        let window = book.close_window(window);
-        let closed = window.closed.unwrap_or(window.opened);
-        let gap = book.longest_pause(window.opened, closed);
-        if gap > TAKEN_WITHIN {
-            book.complain(format!("{label}: nobody took a post for {gap:?}"));
+        let course = self.world.judge().close_window(window);
+        sleep(SETTLED_WITHIN + Duration::from_millis(self.rng.u64(CALM))).await;
+        let mut judge = self.world.judge();
+        let posts_allowed: Duration = faults.iter().map(|(kind, _)| kind.gap_allowed()).sum();
+        if course.posts_gap > posts_allowed {
+            judge.complain(format!("{label}: nobody took a post for {:?}", course.posts_gap));
         }
-        Line { label: window.label, lasted: closed - window.opened, gap, repeats: window.repeats }
+        let (deliveries_gap, host) = course.deliveries_gap;
+        if deliveries_gap > posts_allowed + TAKEN_OVER_WITHIN {
+            judge.complain(format!("{label}: nothing new came to host {host} for {deliveries_gap:?}"));
+        }
+        let (repeats, most_repeats) = judge.repeats(window);
+        if repeats > most_repeats {
+            judge.complain(format!("{label}: {repeats} deliveries came again, and {most_repeats} may"));
+        }
+        let (lasted, posts_gap) = (course.lasted, course.posts_gap);
+        Line { label, lasted, posts_gap, deliveries_gap, repeats, most_repeats }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.world.judge().is_broken()
+    }
+
+    /// A task that fails, or does not end, is complained of.
+    async fn until_ended(&self, what: &str, task: JoinHandle<()>) {
+        let ended = timeout(2 * HEALED_WITHIN, task).await;
+        let wrong = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{what} failed: {error}"),
+            Err(elapsed) => format!("{what} does not end: {elapsed}"),
+        };
+        self.world.judge().complain(wrong);
     }
 
     /// Waits until all hubs share the shards, and each takes posts, which arrive.
@@ -205,6 +251,19 @@ impl Run {
     }
 }
 
+/// What these faults are called together, and what they excuse.
+fn suffered(number: usize, faults: &[(Kind, usize)]) -> Suffered {
+    let named = |(kind, hub): &(Kind, usize)| {
+        if kind.is_of_database() { kind.name().to_owned() } else { format!("{} {hub}", kind.name()) }
+    };
+    let names = faults.iter().map(named).collect::<Vec<_>>().join(" + ");
+    Suffered {
+        label: format!("{number}. {names}"),
+        freezes: faults.iter().any(|(kind, _)| kind.freezes()),
+        changes: faults.iter().map(|(kind, _)| kind.changes()).sum(),
+    }
+}
+
 /// The callback of a subscription that lasts.
 fn steady(number: usize, host: usize) -> String {
     format!("/t{number}/steady{host}")
@@ -224,11 +283,11 @@ async fn until_shared(world: &World) -> Option<Shards> {
 
 /// Waits until this has come to every subscription that it is owed to.
 pub(crate) async fn until_arrived(world: &World, ack: Ack) -> Result<(), String> {
-    let has_arrived = || async { world.book().behind(ack).is_empty() };
+    let has_arrived = || async { world.judge().behind(ack).is_empty() };
     if happens_within(HEALED_WITHIN, has_arrived).await {
         return Ok(());
     }
-    let behind = world.book().behind(ack);
+    let behind = world.judge().behind(ack);
     Err(format!(
         "{:?} of topic {} never came to {} subscriptions: {behind:?}",
         ack.id,

@@ -10,27 +10,28 @@ use tokio::time::sleep;
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-use crate::load::{TOPICS, World, topic};
-use crate::oracle::{Id, meaning};
+use crate::judge::{Id, meaning};
+use crate::topics::{TOPICS, topic};
 use crate::trial::{HEALED_WITHIN, HUBS, until_arrived};
+use crate::world::World;
 
 /// Entries of a page.
 const PAGE: usize = 1_000;
 
 /// Complains about all that is not as it must be, once nothing more is posted.
-pub(crate) async fn judge(world: &World, rng: &mut Rng) {
+pub(crate) async fn pass(world: &World, rng: &mut Rng) {
     for number in 0..TOPICS {
         let Some(last) = world.probe(rng.usize(0..HUBS), number, HEALED_WITHIN).await else {
-            world.book().complain(format!("the last post of topic {number} was not taken"));
+            world.judge().complain(format!("the last post of topic {number} was not taken"));
             continue;
         };
         if let Err(what) = until_arrived(world, last).await {
-            world.book().complain(what);
+            world.judge().complain(what);
         }
     }
-    let late = world.book().began_late();
+    let late = world.judge().began_late();
     for what in late {
-        world.book().complain(what);
+        world.judge().complain(what);
     }
     agree_on_logs(world).await;
     agree_on_subscriptions(world).await;
@@ -40,17 +41,13 @@ pub(crate) async fn judge(world: &World, rng: &mut Rng) {
 async fn agree_on_logs(world: &World) {
     for (hub, number) in (0..HUBS).flat_map(|hub| (0..TOPICS).map(move |number| (hub, number))) {
         if let Err(what) = check_log(world, hub, number).await {
-            world.book().complain(format!("hub {hub} reads topic {number} again: {what}"));
+            world.judge().complain(format!("hub {hub} reads topic {number} again: {what}"));
         }
     }
 }
 
 async fn check_log(world: &World, hub: usize, number: usize) -> Result<(), String> {
-    let newest = {
-        let book = world.book();
-        let acks = book.acks().iter().filter(|ack| ack.topic == number);
-        acks.map(|ack| ack.id.offset).max().unwrap_or_default()
-    };
+    let newest = world.judge().newest(number);
     // What others took in is heard of soon.
     let has_heard = || async {
         let page = page(world, hub, number, newest.saturating_sub(1)).await;
@@ -73,7 +70,7 @@ async fn check_log(world: &World, hub: usize, number: usize) -> Result<(), Strin
                 return Err(format!("where {after} is to be there is {}", id.offset));
             }
             let body = notification["body"].as_str().ok_or("no body")?;
-            world.book().means(id, meaning(body.as_bytes()))?;
+            world.judge().means(id, meaning(body.as_bytes()))?;
         }
     }
     Ok(())
@@ -95,23 +92,33 @@ async fn page(world: &World, hub: usize, number: usize, after: u64) -> Result<(u
 /// What was confirmed and not ended is in the database and in every hub's list, and what has ended is in none.
 async fn agree_on_subscriptions(world: &World) {
     let Some(rows) = world.sql("SELECT id, callback FROM hub.subscription") else {
-        world.book().complain("the database does not answer at the end".to_owned());
+        world.judge().complain("the database does not answer at the end".to_owned());
         return;
     };
     let mut ids = BTreeSet::new();
     let mut paths = BTreeSet::new();
+    let count = rows.len();
     for row in rows {
         let mut columns = row.into_iter().flatten();
         ids.extend(columns.next());
         let callback = columns.next().and_then(|callback| Url::parse(&callback).ok());
         paths.extend(callback.map(|callback| callback.path().to_owned()));
     }
-    let (in_force, ended) = world.book().standing();
+    if count != paths.len() {
+        world.judge().complain(format!("{count} rows are the subscriptions of {} callbacks", paths.len()));
+    }
+    for path in &paths {
+        let mut judge = world.judge();
+        if !judge.knows(path) {
+            judge.complain(format!("{path} is there, and nobody has asked for it"));
+        }
+    }
+    let (in_force, ended) = world.judge().standing();
     for path in in_force.iter().filter(|path| !paths.contains(*path)) {
-        world.book().complain(format!("{path} was confirmed, and is gone"));
+        world.judge().complain(format!("{path} was confirmed, and is gone"));
     }
     for path in ended.iter().filter(|path| paths.contains(*path)) {
-        world.book().complain(format!("{path} has ended, and is there"));
+        world.judge().complain(format!("{path} has ended, and is there"));
     }
     for hub in 0..HUBS {
         // What others did is heard of soon.
@@ -123,7 +130,7 @@ async fn agree_on_subscriptions(world: &World) {
             let listed = listed(world, hub).await.unwrap_or_default();
             let differing = listed.symmetric_difference(&ids).count();
             world
-                .book()
+                .judge()
                 .complain(format!("{differing} subscriptions are not the same in the list of hub {hub}"));
         }
     }

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
-use super::programs::Programs;
+use super::programs::{Folder, Programs};
 use super::server::{DATA, Server};
 use super::session::{Rows, carry_out};
 use super::{FIRST, USER, make_data};
@@ -144,7 +142,7 @@ impl Replicated {
         }
         let most = standbys.iter().copied().max_by_key(|standby| self.reached(*standby));
         let new = most.expect("there are standbys");
-        self.at(new).sql(FIRST, "SELECT pg_promote(true, 60)").expect("a standby can be promoted");
+        self.at(new).sql(FIRST, "SELECT pg_promote(true, 50)").expect("a standby can be promoted");
         self.until(new, "it is the primary", PRIMARY, |said| said == "t");
         let old = std::mem::replace(&mut self.primary, new);
         for standby in standbys.into_iter().filter(|standby| *standby != new) {
@@ -167,6 +165,16 @@ impl Replicated {
         self.add_standby(server);
     }
 
+    /// Waits until both others follow the primary, for example after they stood still.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn until_followed(&self) {
+        for standby in self.standbys() {
+            self.until_followed_by(standby);
+        }
+    }
+
     /// The primary is shut down in order, another one takes its place, and it comes back as a standby.
     ///
     /// # Panics
@@ -181,7 +189,7 @@ impl Replicated {
         self.servers[server].as_ref().expect("it is there but while it is made anew")
     }
 
-    fn run(&mut self, server: usize, folder: TempDir) {
+    fn run(&mut self, server: usize, folder: Folder) {
         // By this name the primary knows it.
         let name = format!("cluster_name={}", NAMES[server]);
         let settings: Vec<_> = SETTINGS.iter().map(|setting| (*setting).to_owned()).chain([name]).collect();

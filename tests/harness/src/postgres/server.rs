@@ -1,6 +1,6 @@
 //! One server process: a keeper starts it and ends it with the test program, and it can be killed and paused like a machine.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,10 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
 use super::FIRST;
-use super::programs::Programs;
+use super::programs::{Folder, Programs};
 use super::session::{Rows, carry_out};
 use crate::PATIENCE;
 
@@ -52,6 +51,8 @@ pub(super) struct Server {
     keeper: Child,
     /// The server ends when this is closed.
     life: ChildStdin,
+    /// The folder is in use while this is open.
+    lock: File,
 }
 
 impl Server {
@@ -60,8 +61,8 @@ impl Server {
     ///
     /// # Panics
     /// When it does not start.
-    pub(super) fn start(programs: &Programs, folder: TempDir, port: u16, settings: &[String]) -> Self {
-        let folder = folder.keep();
+    pub(super) fn start(programs: &Programs, folder: Folder, port: u16, settings: &[String]) -> Self {
+        let (folder, lock) = folder.keep();
         let server = programs.command("postgres");
         let mut keeper = Command::new("sh");
         keeper.args(["-c", KEEPER]).arg(&folder).arg(server.get_program()).args(server.get_args());
@@ -74,7 +75,7 @@ impl Server {
         keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut keeper = keeper.spawn().expect("there is a shell");
         let life = keeper.stdin.take().expect("standard input is piped");
-        let server = Self { folder, port, keeper, life };
+        let server = Self { folder, port, keeper, life, lock };
         server.until_ready();
         server
     }
@@ -113,9 +114,10 @@ impl Server {
     /// # Panics
     /// When its keeper cannot be waited for.
     pub(super) fn end(self) {
-        let Self { mut keeper, life, .. } = self;
+        let Self { mut keeper, life, lock, .. } = self;
         drop(life);
         keeper.wait().expect("a child can be waited for");
+        drop(lock);
     }
 
     /// Ends it in order: its standbys have everything by then.
