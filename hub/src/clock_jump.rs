@@ -8,6 +8,9 @@ const TOLERATED: Duration = Duration::from_secs(30);
 /// How often the store saves that the hub is up.
 pub(crate) const UPTIME_SAVED_EVERY: Duration = Duration::from_secs(60);
 
+/// For so long a hub may have been up although the store does not know it.
+pub(crate) const UNSEEN: Duration = UPTIME_SAVED_EVERY.saturating_add(TOLERATED);
+
 /// By how much the wall clock moved more than `passed`, the time between the two readings; `None` without a jump. A clock that was
 /// set back did not jump.
 pub(crate) fn jump(before: SystemTime, now: SystemTime, passed: Duration) -> Option<Duration> {
@@ -19,5 +22,5 @@ pub(crate) fn jump(before: SystemTime, now: SystemTime, passed: Duration) -> Opt
 /// have been up for nearly all of it.
 pub(crate) fn jump_while_down(seen: SystemTime, now: SystemTime) -> Option<Duration> {
     let gained = now.duration_since(seen).unwrap_or_default();
-    Some(gained).filter(|jump| *jump > UPTIME_SAVED_EVERY + TOLERATED)
+    Some(gained).filter(|jump| *jump > UNSEEN)
 }

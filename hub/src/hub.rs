@@ -33,7 +33,7 @@ use crate::liveness::Liveness;
 use crate::meters::Meters;
 use crate::metrics::{HubState, Metrics};
 use crate::sockets::Sockets;
-use crate::store::{Keyring, KeyringError, Place, Store, StoreError, WallClock};
+use crate::store::{self, Keyring, KeyringError, Place, Store, StoreError, WallClock};
 use crate::subscriptions::{
     Bounds, CallbackClients, Denials, LeasePolicy, Requests, Verification, VerificationBreaker,
     VerificationMeters,
@@ -585,7 +585,7 @@ impl ServiceParts<'_> {
             hub_url: Arc::clone(self.hub_url),
             tests: TestDeliveries::new(delivery.test_sender()),
             last_received: LastReceived::default(),
-            beside: config.beside_the_store(),
+            beside: store::beside(&config.data_dir),
             backing_up: Arc::default(),
             drain: self.drain.clone(),
             log: self.log,

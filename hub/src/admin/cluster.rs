@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::AdminService;
 use super::responses::{Cluster, Database, Owner, Owners};
-use crate::store::{DatabaseState, Hubs, KnownDurability, KnownHub, WallClock};
+use crate::store::{DatabaseState, Hubs, KnownDurability, KnownHub, StoreError, WallClock};
 
 /// For an answer of the database: what is known without it is shown all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -16,9 +17,10 @@ impl AdminService {
     /// The hubs of the database and that itself; `None` where the store is the hub's own.
     pub(super) async fn cluster(&self) -> Option<Cluster> {
         let database = database(self.store.database()?, self.store.clock());
-        let hubs = timeout(PATIENCE, self.store.hubs()).await;
-        let owners = hubs.ok().and_then(Result::ok).map(owners);
-        Some(Cluster { database, owners })
+        let found = timeout(PATIENCE, self.store.hubs()).await;
+        let found = found.unwrap_or_else(|late| Err(StoreError::Away(late.to_string())));
+        let owners = found.inspect_err(|error| debug!(%error, "which hubs share the database is not known"));
+        Some(Cluster { database, owners: owners.ok().map(owners_of) })
     }
 }
 
@@ -37,7 +39,7 @@ fn database(state: DatabaseState, clock: &WallClock) -> Database {
     }
 }
 
-fn owners(found: Hubs) -> Owners {
+fn owners_of(found: Hubs) -> Owners {
     Owners {
         hubs: found.hubs.into_iter().map(owner).collect(),
         shards_without_owner: found.unowned.into_iter().map(|shard| shard.0).collect(),

@@ -140,7 +140,7 @@ fn take(config: &Config, file: &Path, admin: Option<&AdminAddress>, out: impl Wr
         } else {
             Keyring::of(&config.secrets).map_err(Failure::new)?
         };
-        match place.back_up(&keys, &config.beside_the_store(), &mut out) {
+        match place.back_up(&keys, &store::beside(&config.data_dir), &mut out) {
             // Nothing was written yet.
             Err(BackupError::Store(StoreError::Locked { .. })) => ask(config, admin, &mut out)?,
             taken => drop(taken.map_err(Failure::new)?),

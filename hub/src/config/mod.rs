@@ -451,50 +451,6 @@ impl Config {
             self.admin.token_file.clone()
         }
     }
-
-    /// The file with the key of tickets.
-    pub fn ticket_key_file(&self) -> PathBuf {
-        self.data_dir.join("ticket-key")
-    }
-
-    /// The file of replaced addresses of status pages.
-    pub fn addresses_file(&self) -> PathBuf {
-        self.data_dir.join("status-pages.json")
-    }
-
-    /// The file of sessions of the admin pages that were ended. Only a database has them: no hub writes it.
-    pub fn ended_sessions_file(&self) -> PathBuf {
-        self.data_dir.join("ended-sessions.json")
-    }
-
-    /// The audit log.
-    pub fn audit_file(&self) -> PathBuf {
-        self.data_dir.join("audit.jsonl")
-    }
-
-    /// Where the publishers' tokens are.
-    pub fn publisher_tokens_file(&self) -> PathBuf {
-        publisher_tokens_file(&self.data_dir)
-    }
-
-    /// What lies beside the store and belongs into a backup: what no other hub could make anew. The operator's token is not among
-    /// it, so that whoever has a backup does not have the hub.
-    pub fn beside_the_store(&self) -> Vec<PathBuf> {
-        let tokens = self.publisher_tokens_file();
-        let used = uses_file(&tokens);
-        let (ticket_key, addresses) = (self.ticket_key_file(), self.addresses_file());
-        vec![tokens, used, ticket_key, addresses, self.ended_sessions_file(), self.audit_file()]
-    }
-}
-
-/// Where the publishers' tokens of a hub with this data folder are.
-pub fn publisher_tokens_file(data_dir: &Path) -> PathBuf {
-    data_dir.join("publisher-tokens.json")
-}
-
-/// The file with the last uses of these tokens.
-pub fn uses_file(tokens: &Path) -> PathBuf {
-    tokens.with_extension("used.json")
 }
 
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];

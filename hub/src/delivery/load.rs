@@ -12,7 +12,7 @@ const WINDOW: usize = 1_024;
 /// Subscriptions that a shard looks at before the other shards are asked: for some tens of microseconds.
 const STEPS: usize = 256;
 
-/// Until when no lease ends in a shard that is taken over now, where the wall clock cannot be believed yet.
+/// Until when no lease ends in a shard that is taken over now, where by what the store knows the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read(store.clock());
     // What other hubs have seen pass was no jump.

@@ -202,9 +202,7 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use tokio::task::yield_now;
-
-    use super::sender::testing::{Subscriber, settings, until, workers_with};
+    use super::sender::testing::{Subscriber, eventually, settings, until, workers_with};
     use super::*;
     use crate::store::{self, Engine, Keyring, Offset, Shard, Watermark};
 
@@ -245,9 +243,7 @@ mod tests {
         }
         // Slower than a checkpoint, they become laggards. That is progress too: only once it is durable is an answer the first that the store
         // refuses.
-        while !are_both_laggards(&*store, shard).await {
-            yield_now().await;
-        }
+        eventually(async || are_both_laggards(&*store, shard).await).await;
         let now = Instant::now();
         until(|| counters.checkpoint_age(now).is_zero()).await;
         store.claim(shard).await.unwrap();

@@ -109,8 +109,10 @@ impl Collector for HubState {
         }
         let help = "Shards that this hub took over, those of its start included";
         write(&mut encoder, ("shards_taken", help), &ConstCounter::new(self.counters.shards_taken()))?;
-        let shares =
-            [("publishers", usage.log_bytes - usage.strangers_bytes), ("others", usage.strangers_bytes)];
+        let shares = [
+            ("publishers", usage.log_bytes.saturating_sub(usage.strangers_bytes)),
+            ("others", usage.strangers_bytes),
+        ];
         let shares = shares.map(|(share, bytes)| (share, ConstGauge::new(count(bytes))));
         let help = "Bytes of the logs: of topics with a publisher's token, and of all others; of hubs on one database, one counts them and the others say 0";
         write_kinds(&mut encoder, ("log_share_bytes", help), "share", &shares)?;

@@ -12,7 +12,6 @@ use resync_core::durable::{folder_of, replace, replace_private};
 use resync_core::lock::FileLock;
 
 use super::{Change, Document, DocumentVersion, Registry};
-use crate::config::{publisher_tokens_file, uses_file};
 
 /// The files in a data folder.
 #[derive(Debug)]
@@ -31,14 +30,13 @@ impl Files {
     }
 
     fn path(&self, of: Document) -> PathBuf {
-        let tokens = publisher_tokens_file(&self.folder);
-        match of {
-            Document::PublisherTokens => tokens,
-            Document::TokenUses => uses_file(&tokens),
-            Document::TicketKey => self.folder.join("ticket-key"),
-            Document::PageAddresses => self.folder.join("status-pages.json"),
-            Document::EndedSessions => self.folder.join("ended-sessions.json"),
-        }
+        self.folder.join(match of {
+            Document::PublisherTokens => "publisher-tokens.json",
+            Document::TokenUses => "publisher-tokens.used.json",
+            Document::TicketKey => "ticket-key",
+            Document::PageAddresses => "status-pages.json",
+            Document::EndedSessions => "ended-sessions.json",
+        })
     }
 
     fn log_path(&self) -> PathBuf {

@@ -28,7 +28,7 @@ mod verified;
 #[cfg(test)]
 mod conformance;
 
-pub use backup::{BESIDE, BackupError, Copied, Credentials, Header};
+pub use backup::{BESIDE, BackupError, Copied, Credentials, Header, beside};
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use conformance::SharedDatabase;
 #[cfg(test)]

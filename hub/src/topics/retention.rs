@@ -3,7 +3,8 @@
 //! The promise is for subscribers that are behind, so only time in which they could be served counts. Clock jumps do not count for the
 //! age of notifications that were there before, also after restarts. The limit on space knows no clock.
 //!
-//! Where several hubs share a store, one of them does this for all.
+//! Where several hubs share a store, one of them does this for all. The others look at the clock, too: whoever has to do it next may be
+//! the only one who has seen a jump.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,6 +23,10 @@ use crate::store::{ClockJump, Shares, Store, StoreError, Uptime};
 const EVERY: Duration = UPTIME_SAVED_EVERY;
 /// How often it is looked whether this falls to this hub: so soon that whoever takes it over finds no gap in the uptime.
 const LOOKED_EVERY: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1_000 });
+/// Two jumps that differ by no more in their length and in the time since are one that two hubs have seen: what the store knows of it may be a
+/// minute old at each change of the hub that writes it down.
+const SAME_LENGTH: Duration = Duration::from_secs(30);
+const SAME_TIME: Duration = Duration::from_secs(300);
 /// Topics that are read at once.
 const READ_AT_ONCE: usize = 1_000;
 
@@ -34,7 +39,7 @@ pub async fn keep_trimming(
 ) {
     let mut looks = interval(LOOKED_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut known, mut due) = (None::<Age>, Instant::now());
+    let (mut age, mut due) = (Age::begin(config.age, clocks(store.as_ref())), Instant::now());
     loop {
         tokio::select! {
             _ = looks.tick() => {}
@@ -42,23 +47,24 @@ pub async fn keep_trimming(
         }
         if !keeps_house() {
             // Another hub writes the uptime now: what is known here of it is outdated when this hub has its turn again.
-            (known, due) = (None, Instant::now());
+            (age.has_stored, due) = (false, Instant::now());
+            age.look(clocks(store.as_ref()));
             continue;
         }
         // A jump is written down at once, so that no other hub that starts now takes the time for passed.
-        let has_jumped = known.as_ref().is_some_and(|age| age.has_jumped(clocks(store.as_ref())));
-        if Instant::now() < due && !has_jumped {
+        if Instant::now() < due && !age.has_jumped(clocks(store.as_ref())) {
             continue;
         }
         due = Instant::now() + EVERY;
-        if let Err(error) = trim(store.as_ref(), &config, &mut known, clocks(store.as_ref())).await {
+        if let Err(error) = trim(store.as_ref(), &config, &mut age, clocks(store.as_ref())).await {
             error!(%error, "log not trimmed; trying again in a minute");
         }
     }
     // Without it, the next start reads this from the store.
-    let Some(age) = &mut known else { return };
-    let (wall, monotonic) = clocks(store.as_ref());
-    age.look(wall, monotonic);
+    if !age.has_stored {
+        return;
+    }
+    age.look(clocks(store.as_ref()));
     if let Err(error) = store.put_uptime(age.uptime()).await {
         error!(%error, "time of the stop not saved: the next start may count a few minutes as a clock jump");
     }
@@ -72,14 +78,15 @@ fn clocks(store: &dyn Store) -> (SystemTime, Instant) {
 async fn trim(
     store: &dyn Store,
     config: &RetentionConfig,
-    known: &mut Option<Age>,
-    (wall, monotonic): (SystemTime, Instant),
+    age: &mut Age,
+    now: (SystemTime, Instant),
 ) -> Result<(), StoreError> {
-    let age = match known {
-        Some(age) => age,
-        None => known.insert(Age::new(config.age, uptime(store, wall).await?, (wall, monotonic))),
-    };
-    let oldest = DateTime::from_system_time(age.oldest_kept(wall, monotonic));
+    // First, so that a jump which the store knows already is found here.
+    age.look(now);
+    if !age.has_stored {
+        age.add(uptime(store, now.0).await?);
+    }
+    let oldest = DateTime::from_system_time(age.oldest_kept(now));
     // Before anything is removed: the next start must know the same clock jumps.
     store.put_uptime(age.uptime()).await?;
     let trimmed = store.trim(oldest, Shares::of(config.size)).await?;
@@ -96,7 +103,7 @@ async fn trim(
     Ok(())
 }
 
-/// When the hub was up before this start.
+/// When the hub was up, as the store knows it.
 async fn uptime(store: &dyn Store, wall: SystemTime) -> Result<Uptime, StoreError> {
     match store.uptime().await {
         Ok(Some(uptime)) => return Ok(uptime.with(store.others_seen().await?)),
@@ -132,17 +139,35 @@ async fn newest(store: &dyn Store) -> Result<Option<SystemTime>, StoreError> {
 struct Age {
     /// How old they may get.
     promised: Duration,
+    /// When this hub was started. Since then it sees each jump itself.
+    begun: SystemTime,
     looked: (SystemTime, Instant),
     /// Recent jumps of the wall clock.
     clock_jumps: Vec<ClockJump>,
+    /// Those that the store knows are among them, and nobody else writes any down.
+    has_stored: bool,
 }
 
 impl Age {
-    /// `uptime` is that before this start, which is `now`.
-    fn new(promised: Duration, uptime: Uptime, now: (SystemTime, Instant)) -> Self {
-        let mut age = Self { promised, looked: now, clock_jumps: uptime.clock_jumps };
-        age.exclude(jump_while_down(uptime.seen.to_system_time(), now.0));
-        age
+    /// Of a hub that is started now.
+    fn begin(promised: Duration, now: (SystemTime, Instant)) -> Self {
+        Self { promised, begun: now.0, looked: now, clock_jumps: Vec::new(), has_stored: false }
+    }
+
+    /// Adds what the store knows.
+    fn add(&mut self, stored: Uptime) {
+        let mut seen_here = self.clock_jumps.clone();
+        for jump in stored.clock_jumps {
+            if let Some(place) = seen_here.iter().position(|seen| are_same(seen, &jump)) {
+                seen_here.swap_remove(place);
+            } else {
+                self.clock_jumps.push(jump);
+            }
+        }
+        // A clock that was set back since shows a time from before the start.
+        let begun = self.begun.min(self.looked.0);
+        self.exclude(jump_while_down(stored.seen.to_system_time(), begun));
+        self.has_stored = true;
     }
 
     /// What the next start has to know.
@@ -151,10 +176,10 @@ impl Age {
     }
 
     /// What came in before this moment may be removed.
-    fn oldest_kept(&mut self, wall: SystemTime, monotonic: Instant) -> SystemTime {
-        self.look(wall, monotonic);
+    fn oldest_kept(&mut self, now: (SystemTime, Instant)) -> SystemTime {
+        self.look(now);
         let jumped: Duration = self.clock_jumps.iter().map(|jump| jump.length).sum();
-        wall.checked_sub(self.promised + jumped).unwrap_or(SystemTime::UNIX_EPOCH)
+        now.0.checked_sub(self.promised + jumped).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Whether the wall clock has jumped since they were read.
@@ -164,7 +189,7 @@ impl Age {
     }
 
     /// Reads both clocks.
-    fn look(&mut self, wall: SystemTime, monotonic: Instant) {
+    fn look(&mut self, (wall, monotonic): (SystemTime, Instant)) {
         let (wall_before, monotonic_before) = self.looked;
         self.looked = (wall, monotonic);
         let passed = monotonic.saturating_duration_since(monotonic_before);
@@ -185,8 +210,16 @@ impl Age {
     }
 }
 
+/// Whether these are one jump that two hubs have seen.
+fn are_same(one: &ClockJump, other: &ClockJump) -> bool {
+    one.length.abs_diff(other.length) <= SAME_LENGTH && one.up_since.abs_diff(other.up_since) <= SAME_TIME
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
     use super::*;
     use crate::store::{self, Engine, Keyring, NewNotification, Offset};
 
@@ -204,17 +237,17 @@ mod tests {
         fn new() -> Self {
             let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
             let uptime = Uptime { seen: DateTime::from_system_time(wall), clock_jumps: Vec::new() };
-            Self { wall, monotonic, age: Age::new(PROMISED, uptime, (wall, monotonic)) }
+            Self { wall, monotonic, age: started(uptime, (wall, monotonic)) }
         }
 
         /// The hub starts again, perhaps on another machine.
         fn restart(&mut self) {
             self.monotonic = Instant::now();
-            self.age = Age::new(PROMISED, self.age.uptime(), (self.wall, self.monotonic));
+            self.age = started(self.age.uptime(), (self.wall, self.monotonic));
         }
 
         fn keeps(&mut self, received_at: SystemTime) -> bool {
-            received_at >= self.age.oldest_kept(self.wall, self.monotonic)
+            received_at >= self.age.oldest_kept((self.wall, self.monotonic))
         }
 
         /// Time passes, and retention looks once a minute.
@@ -222,9 +255,16 @@ mod tests {
             for _ in 0..time.as_secs() / EVERY.as_secs() {
                 self.wall += EVERY;
                 self.monotonic += EVERY;
-                self.age.oldest_kept(self.wall, self.monotonic);
+                self.age.oldest_kept((self.wall, self.monotonic));
             }
         }
+    }
+
+    /// What a hub knows that starts now.
+    fn started(uptime: Uptime, now: (SystemTime, Instant)) -> Age {
+        let mut age = Age::begin(PROMISED, now);
+        age.add(uptime);
+        age
     }
 
     #[test]
@@ -316,6 +356,26 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_jump_that_the_hub_has_seen_and_the_store_knows_counts_once() {
+        let (wall, monotonic) = (SystemTime::UNIX_EPOCH + 100_000 * HOUR, Instant::now());
+        let mut age = Age::begin(PROMISED, (wall, monotonic));
+        age.look((wall + 2 * HOUR + EVERY, monotonic + EVERY));
+        let length = 2 * HOUR - Duration::from_secs(1);
+        let stored = |lengths: &[Duration]| {
+            let clock_jumps = lengths.iter().map(|length| ClockJump { length: *length, up_since: EVERY });
+            Uptime { seen: DateTime::from_system_time(wall), clock_jumps: clock_jumps.collect() }
+        };
+        age.add(stored(&[]));
+        assert_eq!(age.clock_jumps.len(), 1, "the store may not know it");
+        age.add(stored(&[length]));
+        assert_eq!(age.clock_jumps.len(), 1);
+        age.add(stored(&[length, length]));
+        assert_eq!(age.clock_jumps.len(), 2, "there was another one");
+        age.add(stored(&[3 * HOUR]));
+        assert_eq!(age.clock_jumps.len(), 3);
+    }
+
+    #[test]
     fn a_start_right_after_a_crash_is_no_clock_jump() {
         let mut machine = Machine::new();
         machine.wall += EVERY;
@@ -330,12 +390,7 @@ mod tests {
         let config = RetentionConfig { age: PROMISED, size: u64::MAX };
         let (stop, stopped) = watch::channel(false);
         let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, || true, stopped));
-        let first = loop {
-            match store.uptime().await.unwrap() {
-                Some(uptime) if uptime.seen < DateTime::now() => break uptime.seen,
-                Some(_) | None => tokio::task::yield_now().await,
-            }
-        };
+        let first = until_written(&*store, |uptime| uptime.seen < DateTime::now()).await.seen;
         stop.send(true).unwrap();
         trimming.await.unwrap();
         assert!(store.uptime().await.unwrap().unwrap().seen > first);
@@ -357,9 +412,7 @@ mod tests {
         answers.wait_for(|keeps| !*keeps).await.unwrap();
         assert_eq!(store.uptime().await.unwrap(), None, "another hub does it");
         keeps.send(true).unwrap();
-        while store.uptime().await.unwrap().is_none() {
-            tokio::task::yield_now().await;
-        }
+        until_written(&*store, |_| true).await;
         keeps.send(false).unwrap();
         answers.wait_for(|keeps| !*keeps).await.unwrap();
         let of_another = Uptime { seen: DateTime::now(), clock_jumps: Vec::new() };
@@ -369,6 +422,31 @@ mod tests {
         assert_eq!(store.uptime().await.unwrap(), Some(of_another), "nor does it at its stop");
     }
 
+    /// The clock of a promoted server is ahead: the hubs that are left give their words by it, so nobody else seems to have been away.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_comes_to_keep_house_writes_down_the_clock_jumps_that_it_has_seen() {
+        let (store, _memory) = store::in_memory();
+        let config = RetentionConfig { age: PROMISED, size: u64::MAX };
+        let (keeps, kept) = watch::channel(false);
+        let (look, mut looks) = watch::channel(());
+        let keeps_house = move || {
+            look.send_replace(());
+            *kept.borrow()
+        };
+        let (stop, stopped) = watch::channel(false);
+        let trimming = tokio::spawn(keep_trimming(Arc::clone(&store), config, keeps_house, stopped));
+        looks.changed().await.unwrap();
+        store.clock().put_ahead(2 * HOUR);
+        let by_another = Uptime { seen: store.now(), clock_jumps: Vec::new() };
+        store.put_uptime(by_another).await.unwrap();
+        keeps.send(true).unwrap();
+        let written = until_written(&*store, |uptime| !uptime.clock_jumps.is_empty()).await;
+        assert_eq!(written.clock_jumps.len(), 1, "{written:?}");
+        assert!(written.clock_jumps[0].length.abs_diff(2 * HOUR) < EVERY, "{written:?}");
+        stop.send(true).unwrap();
+        trimming.await.unwrap();
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_second_start_after_days_down_takes_nothing_from_those_who_are_behind() {
         let directory = tempfile::tempdir().unwrap();
@@ -376,7 +454,10 @@ mod tests {
         let config = RetentionConfig { age: PROMISED, size: u64::MAX };
         let begin = SystemTime::UNIX_EPOCH + 100_000 * HOUR;
         let post = async |at| store.append(posted(at), HOUR).await.unwrap();
-        let start = async |at| trim(store.as_ref(), &config, &mut None, (at, Instant::now())).await.unwrap();
+        let start = async |at| {
+            let now = (at, Instant::now());
+            trim(store.as_ref(), &config, &mut Age::begin(PROMISED, now), now).await.unwrap();
+        };
         post(begin).await;
         start(begin + HOUR).await;
         // It is down for days, starts, takes a post, and is started once more.
@@ -385,6 +466,19 @@ mod tests {
         start(begin + 81 * HOUR).await;
         let topics = store.topics(None, usize::MAX).await.unwrap();
         assert_eq!(topics[0].first, Offset(1), "nobody could be served for most of the time");
+    }
+
+    /// The uptime, once one like this is written down.
+    async fn until_written(store: &dyn Store, is_it: impl Fn(&Uptime) -> bool) -> Uptime {
+        let written = async {
+            loop {
+                match store.uptime().await.unwrap() {
+                    Some(uptime) if is_it(&uptime) => break uptime,
+                    Some(_) | None => yield_now().await,
+                }
+            }
+        };
+        timeout(Duration::from_secs(60), written).await.expect("it is written at some time")
     }
 
     fn posted(at: SystemTime) -> NewNotification {

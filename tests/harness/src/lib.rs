@@ -54,7 +54,7 @@ pub use unsynced::unsynced;
 
 /// How long a test waits for something that must happen. Generous, since machines are shared; a test that waits so long
 /// has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The engines of the store that the hub is built with.
 pub const ENGINES: &[&str] = &[

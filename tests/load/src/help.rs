@@ -28,6 +28,13 @@ pub(super) const HELP: Help = Help {
         ("copy", &["resync-load copy --files 1000"]),
         ("attack", &["resync-load attack --rounds 1 --seconds 10"]),
         (
+            "cluster",
+            &[
+                "resync-load cluster posts hop --seconds 20",
+                "resync-load cluster failover --hub http://127.0.0.1:8080/websub/ --store-url postgres://hub@127.0.0.1/hub",
+            ],
+        ),
+        (
             "completions",
             &["resync-load completions bash > ~/.local/share/bash-completion/completions/resync-load"],
         ),

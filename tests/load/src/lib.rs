@@ -8,6 +8,7 @@
 //!   on the common ground of `stage`;
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `copy` compares a first copy with the one that another client makes of the same Source;
+//! * `cluster` is about several hubs over one PostgreSQL;
 //! * `attack` is about honest publishers and subscribers: what they notice when others try to bring the hub down;
 //! * `scenario` says what is done to any hub, `run` does it, `measure` says what came of it, `report` shows it;
 //! * `figures` makes one table of whatever is promised.
@@ -18,6 +19,7 @@ mod attack;
 mod audience;
 mod bare;
 mod check;
+mod cluster;
 mod copy;
 mod delays;
 mod fanout;
@@ -45,6 +47,10 @@ use serde::Serialize;
 pub use attack::{Attack, AttackReport, Compared, Growth, Latency, Sieged, attack};
 pub use bare::BareClient;
 pub use check::Copies;
+pub use cluster::{
+    CappedReport, Cluster, ClusterReport, EnginesReport, FailoverReport, HopReport, MillionReport, Posting,
+    PostsReport, TakeoverReport, WalReport, cluster,
+};
 pub use copy::{Copy, CopyReport, copy};
 pub use fanout::{Fanout, FanoutReport, fanout};
 pub use figures::{Figures, Outcome, figures, insert, measurements, outcomes, pointers, table};

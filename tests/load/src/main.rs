@@ -12,8 +12,8 @@ use resync_common::habits::{self, FAILED, GLOBAL};
 use resync_common::output::{Table, answer, be_quiet, complain, finish, is_quiet, say};
 use resync_common::values::{duration, number};
 use resync_load::{
-    Attack, By, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale, Scenario,
-    attack, copy, fanout, isolation, limit, publish, recovery, scale,
+    Attack, By, Cluster, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
+    Scenario, attack, cluster, copy, fanout, isolation, limit, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -233,6 +233,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure several hubs over one PostgreSQL that this tool starts, each measurement in turns with its bound
+    Cluster {
+        #[command(flatten)]
+        plan: Cluster,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Measure whatever is promised, each by its own command, and show it as one table
     Figures(table::Arguments),
     /// Print completions for a shell
@@ -364,6 +372,10 @@ fn run(command: Command) -> Result<(), Failure> {
             show(&report, json)?;
             let complaints = report.complaints(&plan);
             if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
+        }
+        Command::Cluster { plan, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            show(&measure(cluster(&plan, folder.path()))?, json)
         }
         Command::Figures(arguments) => arguments.run(),
         Command::Completions(wanted) => {

@@ -104,7 +104,7 @@ async fn in_turns(
 ) -> Result<Publishers, Failure> {
     let (mut rounds, mut servers, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.rounds.max(1) {
-        rounds.push(together(plan, &hub.url(), count).await?);
+        rounds.push(together(&[hub.url()], count, plan.time, plan.payload).await?);
         servers.push(to_a_bare_server(plan, count).await?);
         files.push(durable_appends(folder, payload(plan.payload as usize), plan.time).await?);
     }
@@ -125,12 +125,12 @@ async fn in_turns(
 }
 
 /// Rounds of the hub by those of a bound that followed them: the ratio in the middle.
-fn ratio<H, B>(hub: &[(Rate, H)], bound: &[(Rate, B)]) -> f64 {
+pub(super) fn ratio<H, B>(hub: &[(Rate, H)], bound: &[(Rate, B)]) -> f64 {
     median(hub.iter().zip(bound).map(|((hub, _), (bound, _))| hub.per_second / bound.per_second))
 }
 
 /// The one in the middle; there is at least one.
-fn middle<T>(mut rounds: Vec<(Rate, T)>) -> (Rate, T) {
+pub(super) fn middle<T>(mut rounds: Vec<(Rate, T)>) -> (Rate, T) {
     rounds.sort_by(|(one, _), (other, _)| one.per_second.total_cmp(&other.per_second));
     rounds.swap_remove(rounds.len() / 2)
 }
@@ -138,16 +138,21 @@ fn middle<T>(mut rounds: Vec<(Rate, T)>) -> (Rate, T) {
 /// It ends with its turn: while something else is measured it does not run.
 async fn to_a_bare_server(plan: &Publish, count: usize) -> Result<(Rate, Vec<Duration>), Failure> {
     let server = BareServer::start().await?;
-    together(plan, &server.url, count).await
+    together(std::slice::from_ref(&server.url), count, plan.time, plan.payload).await
 }
 
-/// So many publishers at once: what was answered, and how long each answer took.
-async fn together(plan: &Publish, endpoint: &str, count: usize) -> Result<(Rate, Vec<Duration>), Failure> {
+/// So many publishers at once, who share these endpoints, with bodies of so many bytes: what was answered, and how long each answer took.
+pub(super) async fn together(
+    endpoints: &[String],
+    count: usize,
+    time: Duration,
+    bytes: u32,
+) -> Result<(Rate, Vec<Duration>), Failure> {
     let began = Instant::now();
     let mut running = JoinSet::new();
-    for number in 0..count {
-        let (publisher, time) = (Publisher::new(endpoint, number), plan.time);
-        let body = payload(plan.payload as usize);
+    for (number, endpoint) in endpoints.iter().cycle().take(count).enumerate() {
+        let publisher = Publisher::new(endpoint, number);
+        let body = payload(bytes as usize);
         running.spawn(async move {
             let mut times = Vec::new();
             while began.elapsed() < time {

@@ -131,8 +131,17 @@ impl Receiver {
 
     /// Connections from now on are those of this hub.
     pub(super) fn link_to(&self, hub: &str) {
+        self.expect(Some(hub.to_owned()));
+    }
+
+    /// Connections from now on are those of several hubs, each of which names itself.
+    pub(super) fn link_to_any(&self) {
+        self.expect(None);
+    }
+
+    fn expect(&self, hub: Option<String>) {
         let topics = (0..self.tally.audience.topics).map(Audience::topic);
-        *lock(&self.tally.links) = Arc::new(Links::new(Some(hub.to_owned()), topics));
+        *lock(&self.tally.links) = Arc::new(Links::new(hub, topics));
     }
 
     /// A notification of so many bytes that is sent now, with its number.

@@ -1,6 +1,7 @@
-//! A hub in a process of its own with many subscriptions: how these are made, what is posted, and what the process takes.
+//! Hubs with many subscriptions: how these are made, what is posted, and what a hub's process takes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,6 +9,7 @@ use std::time::Instant;
 use futures_util::future::try_join_all;
 use tokio::net::TcpStream;
 use url::form_urlencoded::Serializer;
+use url::{Position, Url};
 
 use super::Failure;
 use super::audience::Audience;
@@ -24,50 +26,108 @@ const AHEAD: u64 = 4_096;
 /// Bytes of a notification.
 const BYTES: u32 = 1_000;
 
+/// Where a hub takes requests.
+#[derive(Clone, Debug)]
+pub(super) struct Entrance {
+    /// The URL of its endpoint.
+    pub(super) url: String,
+    /// What a request to it begins with.
+    head: String,
+    address: SocketAddr,
+}
+
+impl Entrance {
+    /// That of a hub in a process of its own.
+    pub(super) fn of(hub: &HubProcess) -> Self {
+        Self { url: hub.url(), head: head("/websub/", &hub.address.to_string()), address: hub.address }
+    }
+
+    /// That of any hub whose port speaks plain HTTP.
+    pub(super) fn at(url: &str) -> Result<Self, Failure> {
+        let parsed = Url::parse(url).map_err(|error| format!("{url} is no URL: {error}"))?;
+        if parsed.scheme() != "http" {
+            return Err(format!("{url}: this tool speaks http only; put the hub's own port here").into());
+        }
+        let name = parsed.host_str().ok_or_else(|| format!("{url} names no host"))?;
+        let port = parsed.port_or_known_default().unwrap_or(80);
+        let address = (name, port).to_socket_addrs()?.find(SocketAddr::is_ipv4);
+        let address = address.ok_or_else(|| format!("{name} has no IPv4 address"))?;
+        let head = head(&parsed[Position::BeforePath..], parsed.authority());
+        Ok(Self { url: url.to_owned(), head, address })
+    }
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let is_here = self.address.ip().is_loopback();
+        let from = if is_here { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        connect(IpAddr::V4(from), self.address).await
+    }
+}
+
+fn head(path: &str, authority: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: {authority}\r\n")
+}
+
 impl Audience {
     /// Subscribes all of them over HTTP, each with a secret of its own and verified by the hub, which receivers expect from now on.
     pub(super) async fn subscribe(&self, hub: &HubProcess, receiver: &Receiver) -> Result<(), Failure> {
         receiver.link_to(&hub.url());
-        let (next, before) = (AtomicUsize::new(0), receiver.verified());
-        let one = || async {
-            let mut stream = connect(IpAddr::V4(Ipv4Addr::LOCALHOST), hub.address).await?;
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= self.subscriptions() {
-                    return Ok::<_, Failure>(());
-                }
-                receiver.until_verified((before + number as u64).saturating_sub(AHEAD)).await?;
-                let body = Serializer::new(String::new())
-                    .append_pair("hub.mode", "subscribe")
-                    .append_pair("hub.topic", &Self::topic(self.topic_of(number)))
-                    .append_pair("hub.callback", &receiver.url(number))
-                    .append_pair("hub.secret", &secret(number))
-                    .finish();
-                let head =
-                    "POST /websub/ HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded";
-                let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-                let answer = exchange(&mut stream, request.as_bytes()).await?;
-                if answer.status != 202 {
-                    return Err(format!("a request to subscribe got {}", answer.status).into());
-                }
-            }
-        };
-        try_join_all((0..SUBSCRIBING).map(|_| one())).await?;
-        receiver.until_verified(before + self.subscriptions() as u64).await?;
+        self.ask(&[Entrance::of(hub)], receiver).await?;
         hub.until_subscribed(self.subscriptions()).await;
         Ok(())
+    }
+
+    /// Asks these hubs in turn to subscribe all of them, each with a secret of its own, until each callback was asked by a hub.
+    pub(super) async fn ask(&self, hubs: &[Entrance], receiver: &Receiver) -> Result<(), Failure> {
+        let (next, before) = (AtomicUsize::new(0), receiver.verified());
+        let asking = hubs.iter().cycle().take(SUBSCRIBING);
+        try_join_all(asking.map(|hub| self.ask_some(hub, receiver, &next, before))).await?;
+        receiver.until_verified(before + self.subscriptions() as u64).await
+    }
+
+    /// Takes those that are left until there are none.
+    async fn ask_some(
+        &self,
+        hub: &Entrance,
+        receiver: &Receiver,
+        next: &AtomicUsize,
+        before: u64,
+    ) -> Result<(), Failure> {
+        let mut stream = hub.connect().await?;
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.subscriptions() {
+                return Ok(());
+            }
+            receiver.until_verified((before + number as u64).saturating_sub(AHEAD)).await?;
+            let body = Serializer::new(String::new())
+                .append_pair("hub.mode", "subscribe")
+                .append_pair("hub.topic", &Self::topic(self.topic_of(number)))
+                .append_pair("hub.callback", &receiver.url(number))
+                .append_pair("hub.secret", &secret(number))
+                .finish();
+            let head = format!("{}Content-Type: application/x-www-form-urlencoded", hub.head);
+            let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let answer = exchange(&mut stream, request.as_bytes()).await?;
+            if answer.status != 202 {
+                return Err(format!("a request to subscribe got {}", answer.status).into());
+            }
+        }
     }
 }
 
 /// A publisher with one connection.
 pub(super) struct Publisher {
-    hub: String,
+    hub: Entrance,
     stream: TcpStream,
 }
 
 impl Publisher {
     pub(super) async fn to(hub: &HubProcess) -> Result<Self, Failure> {
-        Ok(Self { hub: hub.url(), stream: connect(IpAddr::V4(Ipv4Addr::LOCALHOST), hub.address).await? })
+        Self::at(&Entrance::of(hub)).await
+    }
+
+    pub(super) async fn at(hub: &Entrance) -> Result<Self, Failure> {
+        Ok(Self { hub: hub.clone(), stream: hub.connect().await? })
     }
 
     /// A notification to this topic that is due at this moment; returns once the hub has acknowledged it.
@@ -78,8 +138,9 @@ impl Publisher {
         due: Instant,
     ) -> Result<(), Failure> {
         let (number, body) = receiver.notification(topic, due, BYTES);
-        let links = format!("Link: <{}>; rel=\"self\", <{}>; rel=\"hub\"", Audience::topic(topic), self.hub);
-        let head = format!("POST /websub/ HTTP/1.1\r\nHost: h\r\n{links}\r\nContent-Type: {KIND}");
+        let (topic, Entrance { url, head, .. }) = (Audience::topic(topic), &self.hub);
+        let links = format!("Link: <{topic}>; rel=\"self\", <{url}>; rel=\"hub\"");
+        let head = format!("{head}{links}\r\nContent-Type: {KIND}");
         let mut request = format!("{head}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
         request.extend_from_slice(&body);
         let answer = exchange(&mut self.stream, &request).await?;

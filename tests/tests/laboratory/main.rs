@@ -306,6 +306,21 @@ for = "1500ms"
     assert_unharmed(&result(&format!("{before}{faults}{keys}"), None).await, 7);
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_primary_of_our_hubs_database_dies_and_nothing_is_lost() {
+    // Where there is none, it says so.
+    if resync_harness::Postgres::shared().is_none() {
+        return;
+    }
+    let fault = "[[fault]]\nkind = \"failover\"\nat = \"2s\"\nfor = \"500ms\"\n";
+    let result = result(&(SHORT.replace("\"3s\"", "\"12s\"") + fault), None).await;
+    let rung = &result.rungs[0];
+    assert!(rung.judgement.findings.is_empty(), "{:?}", rung.judgement);
+    assert_eq!((rung.faults.len(), &rung.faults[0].impossible), (1, &None));
+    assert!(rung.published.acknowledged > 200 && rung.taken_again_after.is_some(), "{result}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_is_pinged_owes_the_newest_version() {
     let pinged =

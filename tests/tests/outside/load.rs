@@ -161,6 +161,28 @@ async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is
     assert!((1..=4).contains(&told.count("/most_at_once")) && told.number("/until_last") > 0.0);
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn several_hubs_over_postgresql_are_measured_each_beside_its_bound() {
+    // Where there is none, it says so.
+    if resync_harness::Postgres::shared().is_none() {
+        return;
+    }
+    let measured = ["posts", "fanout", "hop", "takeover", "failover", "wal", "million"];
+    let small = ["--seconds", "1", "--subscribers", "200", "--subscriptions", "300"];
+    let told = Told::by(&[&["cluster"][..], &measured, &small].concat()).await;
+    for name in measured {
+        assert_told(&format!("cluster-{name}"), &told);
+    }
+    let ratio = told.number("/fanout/postgres") / told.number("/fanout/embedded");
+    assert!((told.number("/fanout/ratio") - ratio).abs() < 1e-9 || told.count("/fanout/rounds") > 1);
+    for measurement in ["fanout", "hop", "wal"] {
+        assert_eq!(told.count(&format!("/{measurement}/copies/wrong")), 0, "{measurement}");
+    }
+    assert!(told.number("/failover/posts") > 0.0 && told.number("/failover/inserts") > 0.0);
+    assert_eq!((told.count("/million/subscriptions"), told.count("/wal/deliveries")), (300, 200));
+}
+
 /// No attackers at all.
 const NOBODY: [&str; 9] = [
     "--slow=0",

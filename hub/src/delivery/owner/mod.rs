@@ -17,12 +17,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use futures_util::future::{join_all, try_join_all};
+use resync_common::locks::lock;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::background::Background;
 use self::taking::{CalledOff, Taking};
 use super::load::doubt;
-use super::scheduler::WorkerState;
+use super::scheduler::{Clock, Now, WorkerState};
 use super::sender::{Counters, LetGo, Settings, Stopped, WorkerMessage, Workers};
 use crate::store::{Shard, Store, StoreError};
 use crate::subscriptions::NotOwned;
@@ -63,6 +64,8 @@ struct Shared {
     takings: Mutex<BTreeMap<Shard, Vec<CalledOff>>>,
     /// Those that are wanted here, and that another hub owns.
     refused: Mutex<BTreeSet<Shard>>,
+    /// The wall clock as this hub has seen it.
+    clock: Mutex<Clock>,
     /// Somebody tries these.
     is_trying: AtomicBool,
     background: Background,
@@ -80,6 +83,7 @@ impl Owner {
     ) -> Self {
         let (loads, background) = (Arc::new(Semaphore::new(states.len())), Background::new(stop));
         let (takings, refused) = (Mutex::default(), Mutex::default());
+        let clock = Mutex::new(Clock::new(Now::read(store.clock()), None));
         let (sender, given_up) = mpsc::unbounded_channel();
         workers.set_given_up(sender);
         let owner = Self(Arc::new(Shared {
@@ -91,6 +95,7 @@ impl Owner {
             loads,
             takings,
             refused,
+            clock,
             is_trying: AtomicBool::new(false),
             background,
         }));
@@ -119,7 +124,7 @@ impl Owner {
 
     async fn bring(&self, mut taking: Taking) -> Result<(), NotTaken> {
         // Each time: the clock may have jumped since the start.
-        let doubted_until = doubt(self.0.store.as_ref()).await?;
+        let doubted_until = self.doubt().await?;
         let owned = taking.load(doubted_until).await?;
         self.take_up(&[taking.shard]).await?;
         taking.hand_over(owned)
@@ -136,7 +141,7 @@ impl Owner {
         }
         let shards = spread.as_ref().map_or_else(|| self.0.store.all_shards(), |spread| self.wanted(spread));
         let mut all = try_join_all(shards.into_iter().map(|shard| self.expect(shard))).await?;
-        let doubted_until = doubt(self.0.store.as_ref()).await?;
+        let doubted_until = self.doubt().await?;
         if let Some(until) = doubted_until {
             let seconds = until.saturating_duration_since(Instant::now()).as_secs();
             tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
@@ -208,11 +213,26 @@ impl Owner {
         self.0.background.finish().await;
     }
 
+    /// Until when no lease ends in a shard that is taken over now. To the store a jump of the clock that the hubs share looks like time in which
+    /// they were up.
+    async fn doubt(&self) -> Result<Option<Instant>, StoreError> {
+        let by_the_store = doubt(self.0.store.as_ref()).await?;
+        Ok(by_the_store.max(self.0.look_at_clock()))
+    }
+
     /// Takes up what else waits in these shards, which are claimed.
     async fn take_up(&self, shards: &[Shard]) -> Result<(), StoreError> {
         for waiting in self.0.workers.waiting_work() {
             waiting.take(shards).await?;
         }
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Until when the wall clock is in doubt by what this hub has seen.
+    fn look_at_clock(&self) -> Option<Instant> {
+        // What it guards is complete between any two statements.
+        lock(&self.clock).doubted_until(Now::read(self.store.clock()))
     }
 }

@@ -56,6 +56,11 @@ impl Clock {
 
     /// Whether the wall clock is in doubt at this moment, because it has jumped forward lately.
     pub(super) fn is_in_doubt(&mut self, now: Now) -> bool {
+        self.doubted_until(now).is_some()
+    }
+
+    /// Until when it is, looked at now.
+    pub(crate) fn doubted_until(&mut self, now: Now) -> Option<Instant> {
         let before = std::mem::replace(&mut self.looked, now);
         let passed = now.monotonic.saturating_duration_since(before.monotonic);
         // A clock that was set back ends nobody's lease.
@@ -66,7 +71,7 @@ impl Clock {
             );
             self.doubted_until = Some(doubt(now));
         }
-        self.doubted_until.is_some_and(|until| now.monotonic < until)
+        self.doubted_until.filter(|until| now.monotonic < *until)
     }
 }
 

@@ -18,6 +18,9 @@ use crate::live_hubs::LiveHubs;
 use crate::store::{Store, WallClock};
 use crate::telemetry::Tracer;
 
+/// How long a test waits for what must happen, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
 pub(crate) struct Subscriber {
     pub(crate) url: String,
@@ -68,7 +71,7 @@ impl Subscriber {
 
     /// The first line of the next request, and behind it the identity of the notification.
     pub(crate) async fn next(&mut self) -> String {
-        timeout(Duration::from_secs(60), self.log.recv()).await.expect("it comes").unwrap()
+        timeout(PATIENCE, self.log.recv()).await.expect("it comes").unwrap()
     }
 
     /// The offset of the next notification.
@@ -112,6 +115,16 @@ async fn serve(mut stream: TcpStream, its: Arc<Behaviour>, seen: mpsc::Unbounded
 pub(crate) async fn until(holds: impl Fn() -> bool) {
     let waits = async {
         while !holds() {
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, waits).await.expect("it holds at some time");
+}
+
+/// The same for what has to be asked for.
+pub(crate) async fn eventually(holds: impl AsyncFn() -> bool) {
+    let waits = async {
+        while !holds().await {
             yield_now().await;
         }
     };

@@ -64,7 +64,7 @@ pub fn admin(state: AdminState) -> Router {
         .route("/identity", get(identity))
         .route("/metrics", get(metrics))
         .nest(parameters::BASE, api::routes(&state))
-        .merge(pages::routes())
+        .merge(pages::routes(&state))
         .with_state(state)
         .layer(map_response(guarded))
 }

@@ -20,6 +20,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use std::path::{Path, PathBuf};
+
 use resync_common::words::Size;
 use resync_core::datetime::DateTime;
 use serde::{Deserialize, Serialize};
@@ -40,8 +42,8 @@ const CHANGES: u8 = 2;
 const FILE: u8 = 3;
 const END: u8 = 4;
 
-/// The files beside the store that a backup may hold. A restore takes no others: whoever could plant the operator's token would own the
-/// restored hub.
+/// The files beside the store that a backup may hold: what no other hub could make anew. The operator's token is not among them, so that whoever
+/// has a backup does not have the hub. A restore takes no others: whoever could plant that token would own the restored hub.
 pub const BESIDE: [&str; 6] = [
     "publisher-tokens.json",
     "publisher-tokens.used.json",
@@ -50,6 +52,11 @@ pub const BESIDE: [&str; 6] = [
     "ended-sessions.json",
     "audit.jsonl",
 ];
+/// Where they are with this data folder.
+pub fn beside(data_dir: &Path) -> Vec<PathBuf> {
+    BESIDE.iter().map(|name| data_dir.join(name)).collect()
+}
+
 /// The key of the URLs by which publishers follow their notifications.
 const TICKET_KEY: &str = "ticket-key";
 /// Those of them by which somebody may do something at the restored hub.

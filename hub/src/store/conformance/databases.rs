@@ -1,16 +1,20 @@
 //! What is so of a store in a database only.
 
 use std::fs::{self, File};
+use std::time::Duration;
+
+use resync_core::datetime::DateTime;
 
 use super::backups::Elsewhere;
 use super::{Place, append, callback, on_postgres, posted, secret, subscribe, topic};
-use crate::store::{BackupError, Credentials, Keyring, StoreError};
+use crate::store::{BackupError, Credentials, Keyring, StoreError, Uptime};
 
 on_postgres!(
     a_check_names_what_foreign_keys_would_have_held,
     a_backup_is_taken_beside_a_hub_that_runs_and_needs_the_keys_of_the_secrets,
     what_a_restore_has_left_in_the_folder_is_not_opened,
     a_database_without_a_store_is_neither_checked_nor_backed_up,
+    hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
 );
 
 async fn a_check_names_what_foreign_keys_would_have_held(place: Place) {
@@ -88,4 +92,19 @@ async fn a_database_without_a_store_is_neither_checked_nor_backed_up(place: Plac
     let not_backed_up = place.store.back_up(&none, &[], &mut Vec::new()).unwrap_err().to_string();
     assert!(not_backed_up.contains("there is no store in the database"), "{not_backed_up}");
     assert!(place.is_empty());
+}
+
+async fn hubs_that_start_together_do_not_show_each_other_that_any_was_up_before(place: Place) {
+    let store = place.open().await;
+    let was_up = async |seconds| {
+        let seen = store.clock().system_time() - Duration::from_secs(seconds);
+        let seen = DateTime::from_system_time(seen);
+        store.put_uptime(Uptime { seen, clock_jumps: Vec::new() }).await.unwrap();
+    };
+    was_up(86_400).await;
+    let other = place.second().await;
+    assert_eq!(store.others_seen().await.unwrap(), None, "all were down for a day");
+    was_up(60).await;
+    assert!(store.others_seen().await.unwrap().is_some(), "it was there when somebody was up");
+    drop(other);
 }

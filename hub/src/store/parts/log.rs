@@ -62,7 +62,8 @@ pub trait Log: std::fmt::Debug + Send + Sync + 'static {
     /// When the hub was up, as it was written down last; `None` in a store that never knew.
     async fn uptime(&self) -> Result<Option<Uptime>>;
 
-    /// When any other hub of this store was up last, by its heartbeats; `None`: there is none. One that has stopped says nothing any more.
+    /// When any other hub of this store was up last that was so already at the time of [`Log::uptime`], by its heartbeats; `None`: there is none. One
+    /// that has stopped says nothing any more.
     async fn others_seen(&self) -> Result<Option<DateTime>>;
 
     /// Writes down when the hub was up.

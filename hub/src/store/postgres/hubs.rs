@@ -1,5 +1,6 @@
 //! Which hubs share the database, and what is known of that.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use resync_core::datetime::DateTime;
@@ -7,6 +8,7 @@ use tokio_postgres::Row;
 
 use super::line::Common;
 use super::rows::{Fields, params};
+use super::shared::Shared;
 use super::word::LASTS;
 use super::{PostgresStore, durability};
 use crate::store::{DatabaseState, Hubs, KnownHub, Result, Shard};
@@ -15,6 +17,9 @@ use crate::store::{DatabaseState, Hubs, KnownHub, Result, Shard};
 const COUNTED: i64 = 10_000;
 /// Hubs that are looked at. One that ends without a word is there until it owns nothing and some minutes are over.
 const MOST: i64 = 200;
+
+/// For so long what was found is shown again: each open page asks with each sample, and there may be many laggards to count.
+const FRESH: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2_000 });
 
 /// Owners with their shards, and shards whose owner is none: there `id` is NULL.
 const HUBS: &str = "
@@ -32,20 +37,11 @@ WHERE o.shards IS NOT NULL OR n.alive_until > clock_timestamp() - interval '10 m
 ORDER BY n.id IS NOT NULL, n.name, n.started_at LIMIT $2";
 
 impl PostgresStore {
-    /// The hubs that share this store.
+    /// The hubs that share this store, as they were a moment ago.
     pub(super) async fn look_at_hubs(&self) -> Result<Hubs> {
-        let rows = self.read(HUBS, params![COUNTED, MOST]).await?;
-        let mut found = Hubs::default();
-        for row in &rows {
-            let fields = Fields::of("nodes", row);
-            let (shards, laggards) = (shards_of(row)?, fields.maybe_number("laggards")?.unwrap_or_default());
-            if let Some(id) = fields.get::<Option<i64>>("id")? {
-                found.hubs.push(hub(fields, id == self.shared.node, shards, laggards)?);
-            } else {
-                (found.unowned, found.unowned_laggards) = (shards, laggards);
-            }
-        }
-        Ok(found)
+        let shared = Arc::clone(&self.shared);
+        // Also where nobody waits for it any more: whoever asks next finds the answer.
+        self.runtime.run(async move { shared.hubs.get(FRESH, || ask(&shared)).await }).await
     }
 }
 
@@ -57,6 +53,21 @@ pub(super) fn known(common: &Common) -> DatabaseState {
         timeline: common.server.timeline(),
         durability: durability::known(common.durability, &common.health.get()),
     }
+}
+
+async fn ask(shared: &Shared) -> Result<Hubs> {
+    let rows = shared.read(HUBS, &params![COUNTED, MOST]).await?;
+    let mut found = Hubs::default();
+    for row in &rows {
+        let fields = Fields::of("nodes", row);
+        let (shards, laggards) = (shards_of(row)?, fields.maybe_number("laggards")?.unwrap_or_default());
+        if let Some(id) = fields.get::<Option<i64>>("id")? {
+            found.hubs.push(hub(fields, id == shared.node, shards, laggards)?);
+        } else {
+            (found.unowned, found.unowned_laggards) = (shards, laggards);
+        }
+    }
+    Ok(found)
 }
 
 fn hub(fields: Fields<'_>, is_this: bool, shards: Vec<Shard>, laggards: u64) -> Result<KnownHub> {

@@ -13,6 +13,7 @@ use super::rows::{Fields, at_most, big, micros, moment_of, params, the_only, top
 use super::shared::Shared;
 use super::word::LASTS;
 use super::{PostgresStore, retention};
+use crate::clock_jump::UNSEEN;
 use crate::store::cache::ReadLock;
 use crate::store::{
     Appended, Chain, ChainBreak, ClockJump, Log, NewNotification, Notification, Offset, Result, Shares,
@@ -49,7 +50,11 @@ SELECT t.chain_place, t.chain_until, t.chain_broken,
     array(SELECT b.started FROM hub.chain_break b WHERE b.topic = t.id ORDER BY b.place) AS started
 FROM hub.topic t WHERE t.id = $1 AND t.chain_place IS NOT NULL";
 const UPTIME: &str = "SELECT u.seen, u.jump_us, u.jump_up_us FROM hub.uptime u";
-const OTHERS_SEEN: &str = "SELECT max(n.alive_until) - $2::bigint * interval '1 microsecond' AS seen FROM hub.node n WHERE n.id <> $1";
+/// By those that were up already when the uptime was written down, or soon after: another says nothing of the time between.
+const OTHERS_SEEN: &str = "
+SELECT max(n.alive_until) - $2::bigint * interval '1 microsecond' AS seen FROM hub.node n
+WHERE n.id <> $1
+AND NOT EXISTS (SELECT FROM hub.uptime u WHERE n.started_at > u.seen + $3::bigint * interval '1 microsecond')";
 const PUT_UPTIME: &str = "SELECT hub.put_uptime_1($1, $2, $3, $4, $5)";
 
 #[async_trait]
@@ -129,7 +134,7 @@ impl Log for PostgresStore {
     }
 
     async fn others_seen(&self) -> Result<Option<DateTime>> {
-        let rows = self.read(OTHERS_SEEN, params![self.shared.node, micros(LASTS)]).await?;
+        let rows = self.read(OTHERS_SEEN, params![self.shared.node, micros(LASTS), micros(UNSEEN)]).await?;
         Fields::of("nodes", the_only(&rows)?).maybe_moment("seen")
     }
 

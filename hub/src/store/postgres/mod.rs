@@ -13,7 +13,7 @@
 //! | `heartbeat`, `word`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
 //! | `history`, `restored` | whether the database is as far as it was; what is done where it is not |
-//! | `hubs` | which hubs are up, and who owns what |
+//! | `hubs`, `known_hubs` | which hubs are up, and who owns what; as it was found last |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
 //! | `append`, `batch`, `notification` | posts on their way into the log; how they are kept |
 //! | `doubts` | where posts are in the log whose answer was lost |
@@ -41,6 +41,7 @@ mod hints;
 mod history;
 mod hubs;
 mod keys;
+mod known_hubs;
 mod line;
 mod log;
 mod notification;

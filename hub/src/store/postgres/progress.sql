@@ -24,12 +24,17 @@ $$;
 CREATE OR REPLACE FUNCTION hub.claim_1(
     line bigint, generation bigint, node bigint, shard smallint, is_steady boolean, OUT epoch bigint
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    -- Where the clock was set since, this one's own word is over too, or nearly.
+    is_certain boolean := is_steady AND EXISTS (
+        SELECT FROM hub.node n WHERE n.id = claim_1.node AND n.alive_until > clock_timestamp() + interval '2 seconds'
+    );
 BEGIN
     PERFORM hub.fence_1(line, generation);
     UPDATE hub.shard s SET owner = node, epoch = s.epoch + 1
     WHERE s.shard = claim_1.shard AND (
         s.owner IS NULL OR s.owner = node OR NOT EXISTS (
-            SELECT FROM hub.node n WHERE n.id = s.owner AND (n.alive_until > clock_timestamp() OR NOT is_steady)
+            SELECT FROM hub.node n WHERE n.id = s.owner AND (n.alive_until > clock_timestamp() OR NOT is_certain)
         )
     )
     RETURNING s.epoch INTO epoch;

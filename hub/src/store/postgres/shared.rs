@@ -13,6 +13,7 @@ use super::documents::Documents;
 use super::events::{Events, Happened};
 use super::hints::Hints;
 use super::keys::Keys;
+use super::known_hubs::KnownHubs;
 use super::line::{Common, DEADLINE, Line};
 use super::rows::Param;
 use super::seen::Seen;
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     /// Whether other hubs hear of what this one does before they look.
     pub(super) hints: Arc<Hints>,
     pub(super) documents: Documents,
+    pub(super) hubs: KnownHubs,
     pub(super) meters: Meters,
     pub(super) clock: WallClock,
     /// That this hub is up.
@@ -64,6 +66,7 @@ impl Shared {
     pub(super) fn new(common: Common, config: DatabaseConfig, keys: Keyring, shards: u16) -> Self {
         let common = Arc::new(common);
         let line = || Line::new(&common);
+        let clock = WallClock::default();
         Self {
             config,
             node: common.node,
@@ -74,9 +77,10 @@ impl Shared {
             turns: Turns::new(),
             hints: Arc::default(),
             documents: Documents::default(),
+            hubs: KnownHubs::default(),
             meters: Meters::default(),
-            clock: WallClock::default(),
-            word: Word::default(),
+            word: Word::by(clock.clone()),
+            clock,
             is_drained: AtomicBool::new(false),
             usage: KnownUsage::unknown(),
             readers: std::array::from_fn(|_| line()),

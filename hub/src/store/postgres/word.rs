@@ -1,11 +1,11 @@
 //! The word of this hub that it is up: others rely on its end, so this hub does too, and sooner.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::store::Lapse;
+use crate::store::{Lapse, WallClock};
 
 /// So long after its last word others take a hub for dead.
 pub(super) const LASTS: Duration = Duration::from_secs(5);
@@ -13,6 +13,9 @@ pub(super) const LASTS: Duration = Duration::from_secs(5);
 const HOLDS: Duration = Duration::from_secs(4);
 /// So long a hub has renewed its word without a break before it takes others for dead.
 const STEADY: Duration = LASTS;
+/// By so many milliseconds the database's clock moves at most, against this computer's, unless one of them was set: then all words may be over,
+/// although their hubs are up.
+const KEPT: u64 = 1_000;
 
 /// When this hub gave its word last, and since when without a break, in milliseconds since the computer was started; 0: never. The time in which
 /// the computer was suspended counts.
@@ -22,9 +25,18 @@ pub(super) struct Word {
     since: AtomicU64,
     /// When it was given again after it had lapsed; 0: nothing can be lost by that any more.
     lapsed: AtomicU64,
+    /// The store's.
+    clock: WallClock,
+    /// By how many milliseconds that was ahead when it was given last.
+    ahead: AtomicI64,
 }
 
 impl Word {
+    /// One that was never given, and whose end is by this clock.
+    pub(super) fn by(clock: WallClock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
     /// Before it is sent: returns for [`Word::give`] when that was.
     pub(super) fn begin() -> u64 {
         let now = clock_gettime(ClockId::Boottime);
@@ -38,6 +50,10 @@ impl Word {
         // By the time that it is now: between the moment when it was begun and the one when it was sent this hub may have been paused.
         if before > 0 && !is_within(HOLDS, before) {
             self.lapsed.store(began, Ordering::Relaxed);
+            self.since.store(began, Ordering::Relaxed);
+        }
+        let ahead = self.clock.is_ahead_by();
+        if self.ahead.swap(ahead, Ordering::Relaxed).abs_diff(ahead) > KEPT {
             self.since.store(began, Ordering::Relaxed);
         }
         // Who reads this reads the lapse, too.
@@ -74,7 +90,8 @@ impl Word {
     pub(super) fn is_steady(&self) -> bool {
         let given = self.given.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
-        since > 0 && !is_within(STEADY, since) && is_within(HOLDS, given)
+        let moved = self.ahead.load(Ordering::Relaxed).abs_diff(self.clock.is_ahead_by());
+        moved <= KEPT && since > 0 && !is_within(STEADY, since) && is_within(HOLDS, given)
     }
 }
 
@@ -109,6 +126,24 @@ mod tests {
             !word.holds() && !word.is_steady(),
             "whatever this hub waits for may have befallen others, too"
         );
+    }
+
+    #[test]
+    fn who_sees_the_clock_of_the_database_set_gives_others_the_time_to_renew_their_words() {
+        let clock = WallClock::default();
+        let word = Word::by(clock.clone());
+        word.give(before(1));
+        word.since.store(before(7), Ordering::Relaxed);
+        clock.put_ahead(Duration::from_millis(900));
+        assert!(word.is_steady());
+        word.give(before(1));
+        assert!(word.is_steady(), "clocks run differently");
+        clock.put_ahead(Duration::from_secs(5));
+        assert!(word.holds() && !word.is_steady());
+        word.give(before(0));
+        assert!(word.holds() && !word.is_steady(), "they may not have renewed them yet");
+        word.since.store(before(7), Ordering::Relaxed);
+        assert!(word.is_steady());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `resync-load figures`: whatever is promised, measured by its own command, as one table.
 
 mod catalogue;
+mod cluster;
 mod figure;
+mod measurement;
 mod peer;
 mod program;
 mod table;
@@ -18,8 +20,9 @@ use tokio::time::timeout;
 
 use super::Failure;
 use super::measure::Machine;
-use catalogue::{MEASUREMENTS, Measurement};
+use catalogue::MEASUREMENTS;
 use figure::At;
+use measurement::Measurement;
 
 pub use table::{insert, table};
 
@@ -235,8 +238,8 @@ pub fn outcomes(folder: &Path) -> Result<Vec<Outcome>, Failure> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::catalogue::Program;
     use super::figure::Figure;
+    use super::measurement::Program;
     use super::*;
 
     fn apples(script: &'static [&'static str]) -> Measurement {

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::catalogue::Program;
 use super::figure::At;
+use super::measurement::Program;
 use super::peer::Peer;
 use crate::Failure;
 

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use tokio::time::{sleep, sleep_until};
 
 use super::hub::Body;
+use super::servers::Servers;
 use super::subscribing::Subscribers;
 use super::world::{DOMAIN, World, address};
 use crate::Failure;
@@ -31,6 +32,7 @@ pub(super) struct OurHub {
     disk: Option<Disk>,
     clock: Option<Clock>,
     names: Option<NameServer>,
+    database: Option<Servers>,
 }
 
 impl OurHub {
@@ -45,10 +47,13 @@ impl OurHub {
         let clock = (may_compile && needs(|kind| matches!(kind, FaultKind::ClockJump(_))))
             .then(|| Clock::new(folder));
         let names = if scenario.audience.named { Some(NameServer::start().await) } else { None };
+        let database = if needs(|kind| kind == FaultKind::Failover) { Servers::start().await? } else { None };
+        let store = database.as_ref().map(Servers::url);
         let mut keys: Vec<(&str, &str)> =
             scenario.hub.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let servers = names.as_ref().map(NameServer::configured);
         keys.extend(servers.as_deref().map(|servers| ("EGRESS_NAMESERVERS", servers)));
+        keys.extend(store.iter().flat_map(|url| [("STORE_ENGINE", "postgres"), ("STORE_URL", url.as_str())]));
         if let Some(names) = &names {
             for host in 0..scenario.audience.hosts {
                 names.set(&format!("h{host}.{DOMAIN}"), &[&address(host).to_string()]);
@@ -64,7 +69,7 @@ impl OurHub {
             process.environment().insert(key, joined);
         }
         process.try_restart().await.map_err(|said| format!("the hub did not come up; it said:\n{said}"))?;
-        Ok(Self { process, disk, clock, names })
+        Ok(Self { process, disk, clock, names, database })
     }
 
     pub(super) fn url(&self) -> String {
@@ -245,6 +250,12 @@ impl OurHub {
                 if names.troubled() == before {
                     return Ok(Some("nobody noticed: all connections were there already".to_owned()));
                 }
+            }
+            FaultKind::Failover => {
+                let Some(servers) = self.database.take() else {
+                    return Ok(Some("there is no PostgreSQL that can be run".to_owned()));
+                };
+                self.database = Some(servers.fail_over(lasting).await?);
             }
             FaultKind::Outage(_) | FaultKind::MassRenewal | FaultKind::Poison(_) => {}
         }

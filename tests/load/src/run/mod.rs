@@ -8,6 +8,7 @@ mod manners;
 mod publishing;
 mod reply;
 mod sampler;
+mod servers;
 mod serving;
 mod share;
 mod sink;

@@ -238,6 +238,8 @@ pub enum FaultKind {
     ResolverFails,
     /// The name server does not answer.
     ResolverSilent,
+    /// The primary of the hub's database dies, and a standby takes its place after a while. The hub's store is in PostgreSQL then.
+    Failover,
 }
 
 impl FaultKind {
@@ -254,6 +256,7 @@ impl FaultKind {
             Self::Poison(_) => "poison",
             Self::ResolverFails => "resolver-fails",
             Self::ResolverSilent => "resolver-silent",
+            Self::Failover => "failover",
         }
     }
 }

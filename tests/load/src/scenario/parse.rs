@@ -263,7 +263,7 @@ enum Named {
     Poison,
 }
 
-const FAULTS: [(&str, Named); 10] = [
+const FAULTS: [(&str, Named); 11] = [
     ("kill", Named::Whole(FaultKind::Kill)),
     ("pause", Named::Whole(FaultKind::Pause)),
     ("full-disk", Named::Whole(FaultKind::FullDisk)),
@@ -274,6 +274,7 @@ const FAULTS: [(&str, Named); 10] = [
     ("poison", Named::Poison),
     ("resolver-fails", Named::Whole(FaultKind::ResolverFails)),
     ("resolver-silent", Named::Whole(FaultKind::ResolverSilent)),
+    ("failover", Named::Whole(FaultKind::Failover)),
 ];
 
 fn fault(keys: Keys<'_, '_>) -> Option<Fault> {

@@ -23,6 +23,7 @@ mod subscriptions;
 mod topics;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
@@ -39,7 +40,7 @@ use crate::admin::Failed;
 use crate::http::layout::{card, moment, table};
 
 /// The pages, their styles and their script.
-pub(super) fn routes() -> Router<AdminState> {
+pub(super) fn routes(state: &AdminState) -> Router<AdminState> {
     Router::new()
         .route("/", get(overview::show))
         .route("/events", get(events::stream))
@@ -55,6 +56,7 @@ pub(super) fn routes() -> Router<AdminState> {
         .route("/act", post(commands::command))
         .route("/login", get(login::ask).post(login::log_in))
         .route("/logout", post(login::log_out))
+        .route_layer(from_fn_with_state(state.sessions.clone(), session::keep_alive))
         .merge(assets::routes())
         .fallback(|| async {
             layout::error(StatusCode::NOT_FOUND, None, "There is no such page. Health is at /livez and /readyz, metrics are at /metrics, the API is at /api/v1.")

@@ -8,10 +8,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
-use http::HeaderMap;
+use http::header::SET_COOKIE;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use resync_core::websub::Secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -22,7 +24,7 @@ use crate::http::cookies::cookie;
 use crate::store::Store;
 use crate::topics::Tickets;
 
-/// How long an unused session lasts.
+/// How long a session lasts. One that is used when half of that is over lasts so long again.
 const IDLE: Duration = Duration::from_secs(12 * 3_600);
 /// Pages that are kept fresh at once.
 const FRESH: usize = 32;
@@ -87,6 +89,16 @@ impl Sessions {
         self.cookie(&value, IDLE)
     }
 
+    /// The cookie to set so that the session which a request shows goes on, if half of its time is over.
+    fn renewed(&self, headers: &HeaderMap) -> Option<String> {
+        let value = cookie(headers, &self.cookie)?;
+        let renewed = match &self.kept {
+            Kept::Here(sessions) => sessions.renew(value, Instant::now()),
+            Kept::Signed(sessions) => sessions.renew(value),
+        };
+        renewed.map(|value| self.cookie(&value, IDLE))
+    }
+
     /// Ends a session; returns the cookie to set.
     ///
     /// # Errors
@@ -126,6 +138,19 @@ impl Sessions {
     }
 }
 
+/// Keeps a session going that is used.
+pub(super) async fn keep_alive(State(sessions): State<Sessions>, request: Request, next: Next) -> Response {
+    let renewed = sessions.renewed(request.headers());
+    let mut response = next.run(request).await;
+    // Whoever has just logged in or out has another cookie.
+    if !response.headers().contains_key(SET_COOKIE)
+        && let Some(Ok(cookie)) = renewed.map(HeaderValue::try_from)
+    {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
 impl FromRequestParts<AdminState> for Session {
     type Rejection = Response;
 
@@ -141,8 +166,13 @@ fn random() -> String {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use http::Uri;
     use http::header::COOKIE;
+    use tower_service::Service;
 
     use super::*;
     use crate::store::{Files, WallClock};
@@ -172,5 +202,33 @@ mod tests {
             assert!(over.contains("=; ") && over.contains("Max-Age=0"), "{over}");
             assert!(sessions.of(&with(&cookie)).is_none() && !sessions.is_in(&session));
         }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_used_when_half_of_its_time_is_over_gets_its_next_cookie() {
+        let (token, clock) = (AdminToken::new("x"), WallClock::default());
+        let folder = tempfile::tempdir().unwrap();
+        let files = Arc::new(Files::in_folder(folder.path()));
+        let signed = SignedSessions::new(&token, Tickets::new(Secret::random()), files, clock.clone());
+        let sessions = Sessions::kept(Kept::Signed(signed), &token, false);
+        let pages: Router = Router::new()
+            .route("/", get(|| async {}))
+            .route("/logout", get(|| async { [(SET_COOKIE, "gone")] }))
+            .route_layer(from_fn_with_state(sessions.clone(), keep_alive));
+        let cookie = sessions.begin();
+        let set_by = async |path: &'static str| {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = Uri::from_static(path);
+            *request.headers_mut() = with(&cookie);
+            let response = pages.clone().call(request).await.unwrap();
+            response.headers().get(SET_COOKIE).map(|set| set.to_str().unwrap().to_owned())
+        };
+        assert_eq!(set_by("/").await, None);
+        clock.put_ahead(IDLE / 2);
+        let next = set_by("/").await.unwrap();
+        clock.put_ahead(IDLE);
+        assert!(sessions.of(&with(&cookie)).is_none() && sessions.of(&with(&next)).is_some());
+        clock.put_ahead(IDLE / 2);
+        assert_eq!(set_by("/logout").await.as_deref(), Some("gone"));
     }
 }

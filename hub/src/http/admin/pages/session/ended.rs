@@ -1,4 +1,4 @@
-//! Sessions that were ended before their time, for all hubs of a store: in a document, each until it would have ended by itself.
+//! Sessions that were ended before their time, for all hubs of a store: in a document, each until none of its cookies lasts any longer.
 //!
 //! Only whoever had the admin token can add to it, and it never has more than its room.
 
@@ -38,7 +38,7 @@ struct Known {
 struct List {
     /// All that have begun until then have ended.
     begun_until: i64,
-    /// When each would have ended by itself.
+    /// Until when cookies of each may last.
     sessions: BTreeMap<String, i64>,
 }
 
@@ -54,7 +54,7 @@ impl EndedSessions {
         start <= known.list.begun_until || known.list.sessions.contains_key(id)
     }
 
-    /// Ends the session with this id, which would have ended then by itself. It is durable when this returns.
+    /// Ends the session with this id, whose cookies last until then at most. It is durable when this returns.
     pub(super) async fn add(&self, id: &str, end: i64, now: i64) -> io::Result<()> {
         let (registry, id) = (Arc::clone(&self.registry), id.to_owned());
         spawn_blocking(move || change(&*registry, &id, end, now)).await.map_err(io::Error::other)?

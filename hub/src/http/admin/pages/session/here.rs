@@ -20,6 +20,8 @@ pub(super) struct OpenSessions(Arc<Mutex<HashMap<[u8; 32], OpenSession>>>);
 struct OpenSession {
     csrf_token: Arc<str>,
     used: Instant,
+    /// When the browser was told last to keep its cookie.
+    renewed: Instant,
 }
 
 impl OpenSessions {
@@ -33,8 +35,17 @@ impl OpenSessions {
         {
             open.remove(&oldest);
         }
-        open.insert(hash(&secret), OpenSession { csrf_token: csrf_token.into(), used: now });
+        open.insert(hash(&secret), OpenSession { csrf_token: csrf_token.into(), used: now, renewed: now });
         secret
+    }
+
+    /// What its cookie holds, if the browser has to be told again to keep that.
+    pub(super) fn renew(&self, secret: &str, now: Instant) -> Option<String> {
+        let mut open = self.lock();
+        let is_due =
+            |session: &&mut OpenSession| now < session.used + IDLE && session.renewed + IDLE / 2 <= now;
+        open.get_mut(&hash(secret)).filter(is_due)?.renewed = now;
+        Some(secret.to_owned())
     }
 
     /// The CSRF token of the session whose cookie holds this. It was used now.
@@ -81,6 +92,17 @@ mod tests {
         assert!(sessions.csrf_token(&secret, begun + IDLE * 2).is_none());
         sessions.end(&secret);
         assert!(sessions.csrf_token(&secret, begun).is_none() && !sessions.is_in(&secret));
+    }
+
+    #[test]
+    fn the_browser_is_told_to_keep_the_cookie_of_a_session_that_is_used_when_half_of_its_time_is_over() {
+        let (sessions, begun) = (OpenSessions::default(), Instant::now());
+        let secret = sessions.begin(begun);
+        assert_eq!(sessions.renew(&secret, begun + IDLE / 3), None);
+        assert_eq!(sessions.renew(&secret, begun + IDLE / 2).as_ref(), Some(&secret));
+        assert_eq!(sessions.renew(&secret, begun + IDLE / 2), None, "it was just done");
+        assert_eq!(sessions.renew(&secret, begun + IDLE), None, "it was not used");
+        assert_eq!(sessions.renew("guess", begun + IDLE / 2), None);
     }
 
     #[test]

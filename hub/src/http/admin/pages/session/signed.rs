@@ -32,7 +32,6 @@ pub(super) struct SignedSessions {
 /// What a cookie says, once its signature was found right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claim<'a> {
-    text: &'a str,
     id: &'a str,
     start: i64,
     end: i64,
@@ -51,17 +50,19 @@ impl SignedSessions {
 
     /// Begins a session; returns what its cookie holds.
     pub(super) fn begin(&self) -> String {
-        let start = self.now();
-        let lasts = i64::try_from(IDLE.as_millis()).unwrap_or(i64::MAX);
-        let claim = format!("{}.{start}.{}", random(), start.saturating_add(lasts));
-        let signature = self.tickets.of(self.named(COOKIE, &claim));
-        format!("{claim}.{signature}")
+        self.sign(&random())
     }
 
-    /// The CSRF token of the session whose cookie holds this: the same at each hub.
+    /// What another cookie of the same session holds, which lasts as long as a new one, if half of this one's time is over.
+    pub(super) fn renew(&self, cookie: &str) -> Option<String> {
+        let claim = self.claim(cookie)?;
+        (claim.end.saturating_sub(self.now()) <= idle() / 2).then(|| self.sign(claim.id))
+    }
+
+    /// The CSRF token of the session whose cookie holds this: the same at each hub, and for all its cookies.
     pub(super) fn csrf_token(&self, cookie: &str) -> Option<Arc<str>> {
         let claim = self.claim(cookie)?;
-        Some(self.tickets.of(self.named(FORM, claim.text)).into())
+        Some(self.tickets.of(self.named(FORM, claim.id)).into())
     }
 
     /// Whether this session has not ended meanwhile.
@@ -75,7 +76,11 @@ impl SignedSessions {
     /// When it could not be written down: the session goes on.
     pub(super) async fn end(&self, cookie: &str) -> io::Result<()> {
         match self.claim(cookie) {
-            Some(claim) => self.ended.add(claim.id, claim.end, self.now()).await,
+            // A hub that has not heard of it yet may renew it in the next moment, which is why it is twice as long.
+            Some(claim) => {
+                let now = self.now();
+                self.ended.add(claim.id, now.saturating_add(2 * idle()), now).await
+            }
             None => Ok(()),
         }
     }
@@ -91,6 +96,13 @@ impl SignedSessions {
         (!is_over).then_some(claim)
     }
 
+    fn sign(&self, id: &str) -> String {
+        let start = self.now();
+        let claim = format!("{id}.{start}.{}", start.saturating_add(idle()));
+        let signature = self.tickets.of(self.named(COOKIE, &claim));
+        format!("{claim}.{signature}")
+    }
+
     fn named(&self, what: &str, claim: &str) -> String {
         format!("{what}\n{}\n{claim}", self.token)
     }
@@ -100,11 +112,16 @@ impl SignedSessions {
     }
 }
 
+/// How long a cookie lasts, in milliseconds.
+fn idle() -> i64 {
+    i64::try_from(IDLE.as_millis()).unwrap_or(i64::MAX / 4)
+}
+
 impl<'a> Claim<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let (id, moments) = text.split_once('.')?;
         let (start, end) = moments.split_once('.')?;
-        Some(Self { text, id, start: start.parse().ok()?, end: end.parse().ok()? })
+        Some(Self { id, start: start.parse().ok()?, end: end.parse().ok()? })
     }
 }
 
@@ -165,6 +182,29 @@ mod tests {
         assert!(one.is_in(&cookie) && other.is_in(&cookie));
         hubs.clock.put_ahead(IDLE);
         assert!(!one.is_in(&cookie) && !other.is_in(&cookie));
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_used_goes_on_with_its_forms_and_the_log_out_ends_all_its_cookies() {
+        let hubs = Hubs::new();
+        let (one, other) = (hubs.hub("token"), hubs.hub("token"));
+        let first = one.begin();
+        hubs.clock.put_ahead(IDLE / 3);
+        assert_eq!(one.renew(&first), None, "half of its time is not over");
+        hubs.clock.put_ahead(IDLE / 2);
+        let second = other.renew(&first).unwrap();
+        assert_eq!(other.csrf_token(&second).unwrap(), one.csrf_token(&first).unwrap());
+        hubs.clock.put_ahead(IDLE);
+        assert!(!one.is_in(&first) && one.is_in(&second));
+        let third = one.renew(&second).unwrap();
+        other.end(&second).await.unwrap();
+        // What has ended by itself is forgotten at each log-out.
+        hubs.clock.put_ahead(IDLE * 2 - IDLE / 4);
+        other.end(&one.begin()).await.unwrap();
+        for hub in [one, other] {
+            assert!(!hub.is_in(&second) && !hub.is_in(&third));
+            assert_eq!(hub.renew(&third), None);
+        }
     }
 
     #[test]
