@@ -144,35 +144,41 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a folder and those above it. Each has a durable name before anything is in it, also where a process that made some of them was
-/// killed. One that is there is left alone.
+/// Makes a folder and those above it that are missing. Each that is made has a durable name before anything is in it. One that is there is
+/// left alone, although a process that was killed may have just made it: [`make_folder_durable`] sees to that.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.as_os_str().is_empty() || folder.is_dir() {
-        Ok(())
-    } else {
-        make_folder_by(folder, make_one, sync_folder)
-    }
+    if folder.as_os_str().is_empty() || folder.is_dir() { Ok(()) } else { make_folder_durable(folder) }
 }
 
-/// As [`make_folder`], where `make` makes one folder and `sync` makes durable which names one has. The name of one that is there is made
-/// durable, too.
+/// As [`make_folder`], and makes the name of a folder that is there durable. It costs a sync: for who does it once for each folder.
+pub fn make_folder_durable(folder: &Path) -> io::Result<()> {
+    make_folder_by(folder, make_one, sync_folder)
+}
+
+/// As [`make_folder_durable`], where `make` makes one folder and `sync` makes durable which names one has.
 pub fn make_folder_by(
     folder: &Path,
     make: impl Fn(&Path) -> io::Result<()>,
     sync: impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
     let missing: Vec<_> = missing_of(folder).collect();
-    let sync_name = |of: &Path| match sync(folder_of(of)) {
-        // Whether a folder that was there before may be opened, and can be synced, is up to others.
+    let sync_name = |of: &Path| sync(folder_of(of));
+    // Folders that were there before may be such as this user can neither open nor change.
+    let try_to_sync_name = |of: &Path| match sync_name(of) {
         Err(error) if is_up_to_others(error.kind()) => Ok(()),
         synced => synced,
     };
     // A process that was killed may have made the lowest one that is there just before. Those above it are durable: each is, before there is
     // anything in it.
     if let Some(lowest) = folder.ancestors().nth(missing.len()).filter(|there| there.parent().is_some()) {
-        sync_name(lowest)?;
+        try_to_sync_name(lowest)?;
     }
-    for folder in missing.into_iter().rev() {
+    let mut missing = missing.into_iter().rev();
+    if let Some(highest) = missing.next() {
+        make(highest)?;
+        try_to_sync_name(highest)?;
+    }
+    for folder in missing {
         make(folder)?;
         sync_name(folder)?;
     }
@@ -180,8 +186,7 @@ pub fn make_folder_by(
 }
 
 fn is_up_to_others(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
-    matches!(kind, InvalidInput | PermissionDenied | ReadOnlyFilesystem)
+    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 /// A folder and those above it that are not there, the lowest first.
@@ -329,13 +334,41 @@ mod tests {
     {
         let folder = tempfile::tempdir().unwrap();
         let made = folder.path().join("a/b");
-        let fails_with = |kind: io::ErrorKind| move |_: &Path| Err(io::Error::from(kind));
-        assert!(make_folder_by(&made, make_one, fails_with(io::ErrorKind::StorageFull)).is_err());
-        make_folder_by(&made, make_one, fails_with(io::ErrorKind::PermissionDenied)).unwrap();
+        let fails_with = |kind: io::ErrorKind, below: &Path| {
+            let below = below.to_owned();
+            move |synced: &Path| if synced.starts_with(&below) { Err(kind.into()) } else { Ok(()) }
+        };
+        let anywhere = Path::new("");
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::InvalidInput] {
+            assert!(make_folder_by(&made, make_one, fails_with(kind, anywhere)).is_err());
+        }
+        // The folder that was there, and not the one that was made in it.
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem] {
+            let other = folder.path().join(kind.to_string());
+            make_folder_by(&other, make_one, fails_with(kind, anywhere)).unwrap();
+            make_folder_by(&other, make_one, fails_with(kind, anywhere)).unwrap();
+            let below = other.join("a/b");
+            assert!(make_folder_by(&below, make_one, fails_with(kind, &other.join("a"))).is_err());
+        }
+        make_folder(&made).unwrap();
         assert!(made.is_dir());
         make_folder(&made).unwrap();
         fs::write(made.join("file"), "x").unwrap();
         assert!(make_folder(&made.join("file/c")).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_a_killed_process_may_have_made_gets_a_durable_name_by_one_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let synced = RefCell::new(Vec::new());
+        let sync = |above: &Path| {
+            synced.borrow_mut().push(above.to_owned());
+            Ok(())
+        };
+        let made = folder.path().join("a");
+        fs::create_dir(&made).unwrap();
+        make_folder_by(&made, |_| panic!("it is there"), sync).unwrap();
+        assert_eq!(synced.into_inner(), [folder.path()]);
     }
 
     #[test]

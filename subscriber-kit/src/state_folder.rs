@@ -113,7 +113,10 @@ mod tests {
     fn a_state_is_kept_below_a_folder_that_cannot_be_listed_and_not_where_the_disk_fails() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("a/state");
-        let fails_with = |kind: io::ErrorKind| move |_: &Path| Err(kind.into());
+        let fails_with = |kind: io::ErrorKind| {
+            let made = above.path().join("a");
+            move |synced: &Path| if synced == made { Ok(()) } else { Err(kind.into()) }
+        };
         for _ in ["it is made", "it is there"] {
             let error = make_by(&folder, fails_with(io::ErrorKind::StorageFull)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::{BuildError, Documents, Sink};
-use crate::durable::{self, folder_of, is_unfinished, make_folder, sync_folder};
+use crate::durable::{self, folder_of, is_unfinished, sync_folder};
 use crate::lock::FileLock;
 
 /// The file that is locked; it is empty, and stays.
@@ -99,7 +99,7 @@ impl FolderSink {
     /// Makes a folder ours before the first document goes there.
     fn take(&mut self, folder: &Path) -> io::Result<()> {
         if !self.locks.contains_key(folder) {
-            make_folder(folder)?;
+            durable::make_folder_durable(folder)?;
             let lock = lock(folder)?;
             durable::sweep(folder)?;
             self.locks.insert(folder.to_owned(), lock);

@@ -140,7 +140,7 @@ fn sources(killer: &str) -> PathBuf {
 }
 
 /// What stands between the name of a file and that of a test: nothing, its own tests, or the engine for which a macro makes them.
-const INSIDE_FILES: [&str; 3] = ["", "tests", "fjall"];
+const INSIDE_FILES: [&str; 4] = ["", "tests", "fjall", "postgres"];
 
 /// The modules that this file of these sources is.
 fn modules(sources: &Path, file: &Path) -> String {

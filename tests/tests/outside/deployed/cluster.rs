@@ -8,6 +8,7 @@ use std::process::Command;
 
 use resync_harness::HubProcess;
 use resync_hub::config::Durability;
+use resync_hub::store::Keyring;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -21,19 +22,22 @@ const HUBS: [&str; 3] = ["hub1", "hub2", "hub3"];
 const SERVERS: [&str; 3] = ["postgres1", "postgres2", "postgres3"];
 const VOTERS: [&str; 3] = ["etcd1", "etcd2", "etcd3"];
 /// What only the operator knows.
-const VARIABLES: [(&str, &str); 4] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("HUB_NAME", "hub.library.example"),
+    ("HUB_ADMIN_TOKEN_FILE", "/etc/resync-hub/admin-token"),
+    ("HUB_SECRETS_KEY", "00000000000000000000000000000000000000000000000000000000000000ff"),
     ("HUB_DATABASE_PASSWORD", "firstpassword"),
     ("SUPERUSER_PASSWORD", "secondpassword"),
     ("REPLICATION_PASSWORD", "thirdpassword"),
+    ("RESTAPI_PASSWORD", "fourthpassword"),
 ];
 
 // --- Compose ---
 
-/// Compose, which is given all variables but this one.
-fn docker_compose(but: Option<&str>) -> Command {
+/// Compose, which reads this file and is given all variables but this one.
+fn docker_compose(file: &Path, but: Option<&str>) -> Command {
     let mut command = Command::new("docker-compose");
-    command.arg("-f").arg(root().join(COMPOSE)).arg("config");
+    command.arg("-f").arg(file).arg("config");
     for (name, value) in VARIABLES {
         if but == Some(name) {
             command.env_remove(name);
@@ -45,7 +49,7 @@ fn docker_compose(but: Option<&str>) -> Command {
 }
 
 fn compose() -> Value {
-    yaml(&said(&mut docker_compose(None))).remove(0)
+    yaml(&said(&mut docker_compose(&root().join(COMPOSE), None))).remove(0)
 }
 
 /// The networks of a service; Compose tells them in a list or by their names.
@@ -71,10 +75,15 @@ fn compose_understands_the_file_of_a_cluster_and_asks_for_each_password() {
     let services = compose()["services"].as_object().unwrap().len();
     assert_eq!(services, HUBS.len() + SERVERS.len() + VOTERS.len() + 2);
     for (name, _) in VARIABLES {
-        let refused = run(&mut docker_compose(Some(name)));
+        let refused = run(&mut docker_compose(&root().join(COMPOSE), Some(name)));
         assert!(!refused.status.success() && text(&refused).contains(name), "{}", text(&refused));
     }
     assert!(!read(PATRONI).contains("password:"), "a password is a variable");
+    let page = read("deploy/README.md");
+    let cluster = page.split("\n## ").find(|section| section.starts_with("Several hubs\n")).unwrap();
+    for (name, _) in VARIABLES {
+        assert!(cluster.contains(&format!("{name}=")), "the page does not name {name}");
+    }
 }
 
 #[test]
@@ -100,17 +109,21 @@ fn every_service_of_a_cluster_is_confined_as_those_of_one_hub_are_and_has_a_volu
 }
 
 #[test]
-fn of_a_cluster_only_caddy_is_reached_from_elsewhere_and_the_database_by_the_hubs_alone() {
+fn of_a_cluster_only_caddy_is_reached_from_elsewhere_the_database_by_the_hubs_alone_and_elections_by_none() {
     let compose = compose();
-    assert_eq!(compose["networks"]["database"]["internal"], true);
+    for network in ["database", "elections"] {
+        assert_eq!(compose["networks"][network]["internal"], true, "{network}");
+    }
     for (name, service) in compose["services"].as_object().unwrap() {
         let ports: Vec<_> = service["ports"].as_array().into_iter().flatten().map(published).collect();
         assert_eq!(name == "caddy", !ports.is_empty(), "{name}: {ports:?}");
         let name = name.as_str();
         let expected: &[&str] = if HUBS.contains(&name) {
             &["database", "default"]
-        } else if SERVERS.contains(&name) || VOTERS.contains(&name) {
-            &["database"]
+        } else if SERVERS.contains(&name) {
+            &["database", "elections"]
+        } else if VOTERS.contains(&name) {
+            &["elections"]
         } else {
             continue;
         };
@@ -141,6 +154,36 @@ fn each_hub_of_a_cluster_understands_its_environment_and_finds_every_server_of_t
     }
 }
 
+#[test]
+fn all_hubs_of_a_cluster_have_one_token_of_the_operator_and_one_key_of_secrets() {
+    let compose = compose();
+    assert_eq!(compose["secrets"]["admin-token"]["file"], "/etc/resync-hub/admin-token");
+    for name in HUBS {
+        let hub = &compose["services"][name];
+        let config = config(&strings(&hub["environment"]));
+        assert_eq!(config.admin_token_file(), Path::new("/run/secrets/admin-token"));
+        let given = hub["secrets"].as_array().unwrap();
+        assert_eq!(given.len(), 1, "{name}");
+        let source = given[0].as_str().or_else(|| given[0]["source"].as_str());
+        assert_eq!(source, Some("admin-token"), "{name}");
+        assert_eq!(config.secrets.key(), Some(VARIABLES[2].1));
+        assert!(Keyring::of(&config.secrets).unwrap().writes_with().is_some());
+    }
+}
+
+#[test]
+fn the_pages_of_a_cluster_are_there_for_this_machine_once_their_line_counts() {
+    let line = "#ports: [\"127.0.0.1:8081:8081\"]";
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("compose.yaml");
+    fs::write(&file, replaced(&read(COMPOSE), line, line.trim_start_matches('#'))).unwrap();
+    let compose = yaml(&said(&mut docker_compose(&file, None))).remove(0);
+    let hub = &compose["services"][HUBS[0]];
+    let ports: Vec<_> = hub["ports"].as_array().unwrap().iter().map(published).collect();
+    let admin = config(&strings(&hub["environment"])).admin.listen.port();
+    assert_eq!(ports, [("127.0.0.1".to_owned(), admin.to_string())]);
+}
+
 // --- the database ---
 
 #[test]
@@ -169,19 +212,29 @@ fn patroni_acknowledges_nothing_without_a_standby_as_the_page_demands() {
 fn each_server_of_a_cluster_is_known_to_patroni_by_its_own_name_and_keeps_its_data_in_its_volume() {
     let (compose, patroni) = (compose(), yaml(&read(PATRONI)).remove(0));
     let port = |listen: &Value| listen.as_str().unwrap().strip_prefix("0.0.0.0:").unwrap().to_owned();
-    let (database, rest) = (port(&patroni["postgresql"]["listen"]), port(&patroni["restapi"]["listen"]));
+    let database = port(&patroni["postgresql"]["listen"]);
     assert_eq!(patroni["etcd3"]["hosts"], json!(VOTERS.map(|name| format!("{name}:2379"))));
     let data = Path::new(patroni["postgresql"]["data_dir"].as_str().unwrap());
-    for name in SERVERS {
+    assert!(patroni["restapi"].is_null(), "it would count for networks that hubs are in");
+    for (number, name) in (1..).zip(SERVERS) {
         let server = &compose["services"][name];
         let given = strings(&server["environment"]);
         assert_eq!(given["PATRONI_NAME"], name);
         assert_eq!(given["PATRONI_POSTGRESQL_CONNECT_ADDRESS"], format!("{name}:{database}"));
-        assert_eq!(given["PATRONI_RESTAPI_CONNECT_ADDRESS"], format!("{name}:{rest}"));
+        // Patroni listens where only servers and voters are, and changes nothing for who does not know the password.
+        let alias = format!("patroni{number}");
+        assert_eq!(server["networks"]["elections"]["aliases"], json!([alias]));
+        assert!(server["networks"]["database"]["aliases"].is_null());
+        for name in ["PATRONI_RESTAPI_LISTEN", "PATRONI_RESTAPI_CONNECT_ADDRESS"] {
+            assert_eq!(given[name], format!("{alias}:8008"));
+        }
+        assert!(!given["PATRONI_RESTAPI_USERNAME"].is_empty());
+        assert_eq!(given["PATRONI_RESTAPI_PASSWORD"], "fourthpassword");
         assert_eq!(data.parent(), Some(Path::new(&volume(server).1)));
         assert_eq!(given["HUB_DATABASE_PASSWORD"], "firstpassword");
         let health = server["healthcheck"]["test"].to_string();
-        assert!(health.contains(&format!("http://127.0.0.1:{rest}/liveness")), "{health}");
+        let asked = "'http://' + os.environ['PATRONI_RESTAPI_LISTEN'] + '/liveness'";
+        assert!(health.contains(asked), "{health}");
     }
     let members = VOTERS.map(|name| format!("{name}=http://{name}:2380")).join(",");
     for name in VOTERS {
@@ -365,6 +418,11 @@ fn the_hubs_in_kubernetes_understand_their_environment_and_take_url_and_ca_from_
     assert_eq!(ca["secretName"], format!("{cluster}-ca"));
     let file = config.store.ca.file_name().unwrap().to_str().unwrap();
     assert_eq!(ca["items"], json!([{"key": "ca.crt", "path": file}]), "not the key of the CA");
+    let keys = config.secrets.key_file().unwrap();
+    let made = secret(&mounts[keys.parent().unwrap().to_str().unwrap()])["secret"]["secretName"].clone();
+    let file = keys.file_name().unwrap().to_str().unwrap();
+    let line = format!(" {} --from-file={file}=/dev/stdin", made.as_str().unwrap());
+    assert!(read("deploy/README.md").contains(&line), "{line}");
     // There each hub keeps how far the database was.
     let disk = &set["spec"]["volumeClaimTemplates"][0]["metadata"]["name"];
     assert_eq!(mounts[config.data_dir.to_str().unwrap()], *disk);
@@ -389,4 +447,30 @@ fn in_kubernetes_three_hubs_are_there_of_which_one_may_be_away_and_who_is_not_re
     let expected = json!([{"podSelector": {"matchLabels": {"cnpg.io/cluster": name}}}]);
     assert_eq!(to_database["to"], expected);
     assert_eq!(to_database["ports"], json!([{"port": 5432, "protocol": "TCP"}]));
+}
+
+#[test]
+fn in_kubernetes_a_job_with_all_that_hubs_have_says_that_the_database_was_restored_while_there_is_none() {
+    let all =
+        said(Command::new("kubectl").arg("kustomize").arg(root().join("deploy/cluster/kubernetes-restored")));
+    let set = hubs(&all);
+    assert_eq!(set["spec"]["replicas"], 0);
+    let template = only(&all, |object| object["kind"] == "Job")["spec"]["template"].clone();
+    let of_hubs = &set["spec"]["template"];
+    assert_ne!(template["metadata"]["labels"], of_hubs["metadata"]["labels"], "clients are sent to hubs");
+    let (job, hub) = (&template["spec"], &of_hubs["spec"]);
+    for part in ["securityContext", "volumes", "automountServiceAccountToken", "enableServiceLinks"] {
+        assert_eq!(job[part], hub[part], "{part}");
+    }
+    let (restored, serve) = (&job["containers"][0], &hub["containers"][0]);
+    for part in ["image", "env", "envFrom", "resources", "securityContext"] {
+        assert_eq!(restored[part], serve[part], "{part}");
+    }
+    assert_eq!(restored["args"], json!(["restored"]));
+    let mut mounts = serve["volumeMounts"].as_array().unwrap().clone();
+    mounts.retain(|mount| mount["name"] != "data" && mount["name"] != "admin");
+    assert_eq!(restored["volumeMounts"], Value::from(mounts), "it needs neither a disk nor the token");
+    let verdict = validate(all.split("---\n").find(|object| object.contains("kind: Job\n")).unwrap());
+    assert!(verdict.status.success(), "{}", text(&verdict));
+    assert!(read("docs/cluster.md").contains("deploy/cluster/kubernetes-restored"));
 }
