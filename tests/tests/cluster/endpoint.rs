@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 /// So long a client waits for an answer.
 const CLIENT: Duration = Duration::from_secs(4);
-/// So long an operator does: a denial waits for the owner of the shard, or the end of its lease.
-const OPERATOR: Duration = Duration::from_secs(20);
+/// So long an operator does, and who reads much: a denial waits for the owner of the shard, or the end of its lease.
+const PATIENT: Duration = Duration::from_secs(20);
 
 /// Where a hub is.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Endpoint {
     /// Reads something that anybody may.
     pub(crate) async fn get(&self, target: &str) -> Option<Answer> {
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.public);
-        in_time(CLIENT, request(self.public, bytes.as_bytes())).await
+        in_time(PATIENT, request(self.public, bytes.as_bytes())).await
     }
 
     /// Has the operator do something.
@@ -65,7 +65,7 @@ impl Endpoint {
             self.admin,
             body.len()
         );
-        in_time(OPERATOR, request(self.admin, bytes.as_bytes())).await
+        in_time(PATIENT, request(self.admin, bytes.as_bytes())).await
     }
 }
 

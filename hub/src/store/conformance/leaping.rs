@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use resync_harness::eventually;
 use serde_json::Value;
 
-use super::{Place, append, at, on_postgres, posted, the, topic, within};
+use super::{DAY, Place, append, at, on_postgres, posted, the, topic, within};
 use crate::store::{Checkpoint, Keyring, Offset, Shard, StoreError};
 
 on_postgres!(
@@ -131,8 +131,8 @@ async fn a_hub_notices_also_while_it_runs_that_the_database_is_at_an_earlier_poi
     eventually("it is refused", is_refused).await;
     until_nobody_is_up(&place).await;
     assert!(place.store.restored(&Keyring::none()).unwrap().is_done);
-    eventually("it is used again", async || store.health().is_ok()).await;
-    append(&*store, posted(&topic("t"), "x")).await;
+    let is_used = async || store.append(posted(&topic("t"), "x"), DAY).await.is_ok();
+    eventually("it is used again", is_used).await;
 }
 
 async fn whoever_is_to_say_so_hears_of_the_hubs_that_the_database_knows(place: Place) {

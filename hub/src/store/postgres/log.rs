@@ -20,6 +20,12 @@ use crate::store::{
     Topic, TopicId, Trimmed, Uptime,
 };
 
+/// So many notifications are read at once, as long as they are small: who reads one mostly reads on, and each question costs a way to the
+/// database.
+const AHEAD: i64 = 64;
+/// Bytes of them together.
+const AHEAD_BYTES: i64 = 256 * 1024;
+
 const TOPIC: &str =
     "SELECT t.id, t.url, t.first, t.head, t.latest, t.posted FROM hub.topic t WHERE t.key = $1";
 const FIRST_TOPICS: &str = "
@@ -32,8 +38,16 @@ WHERE left(t.sort, 256) >= left($2, 256) AND t.sort > $2 ORDER BY left(t.sort, 2
 const TOPICS_OF: &str = "
 SELECT t.id, t.url, t.first, t.head, t.latest, t.posted
 FROM unnest($1::bigint[]) WITH ORDINALITY AS a(id, n) JOIN hub.topic t ON t.id = a.id ORDER BY a.n";
-const NOTIFICATION: &str = "
-SELECT n.place, n.head, n.body FROM hub.notification n WHERE n.topic = $1 AND n.place >= $2 ORDER BY n.place LIMIT 1";
+/// One from this place on, and with it those behind it that are small together.
+const NOTIFICATIONS: &str = "
+SELECT w.place, w.head, w.body FROM (
+    SELECT n.place, n.head, n.body, n.weight, sum(n.weight) OVER (ORDER BY n.place) AS together
+    FROM (
+        SELECT m.place, m.head, m.body, m.weight FROM hub.notification m
+        WHERE m.topic = $1 AND m.place >= $2 ORDER BY m.place LIMIT $3
+    ) n
+) w
+WHERE w.together <= greatest($4, w.weight) ORDER BY w.place";
 const FIRST_SINCE: &str = "
 SELECT coalesce(
     (SELECT n.place FROM hub.notification n WHERE n.topic = $1 AND n.received_at >= $2 ORDER BY n.place LIMIT 1),
@@ -154,21 +168,30 @@ async fn read_locked(
     offset: Offset,
     read_lock: ReadLock,
 ) -> Result<Option<Arc<Notification>>> {
-    let read = shared.read(NOTIFICATION, &params![big(topic.0), big(offset.0)]).await;
-    let found = read.and_then(|rows| rows.first().map(|row| notification_of(topic, row)).transpose());
-    match found {
-        Ok(Some(found)) => {
-            // Asked for by a place before its own, it may be there by now.
-            let found = shared.notifications.get(topic, found.offset).unwrap_or_else(|| Arc::new(found));
-            shared.notifications.put(Arc::clone(&found));
-            Ok(Some(found))
+    let wanted = params![big(topic.0), big(offset.0), AHEAD, AHEAD_BYTES];
+    let found = shared.read(NOTIFICATIONS, &wanted).await.and_then(|rows| {
+        let Some((row, ahead)) = rows.split_first() else { return Ok(None) };
+        let found = notification_of(topic, row)?;
+        // Who asks for one that is damaged hears of it.
+        for next in ahead.iter().rev().filter_map(|row| notification_of(topic, row).ok()) {
+            keep(shared, next);
         }
-        Ok(None) => Ok(None),
+        Ok(Some(keep(shared, found)))
+    });
+    match found {
+        Ok(found) => Ok(found),
         Err(error) => {
             shared.notifications.fail(topic, offset, read_lock, &error);
             Err(error)
         }
     }
+}
+
+/// It may be there already.
+fn keep(shared: &Shared, read: Notification) -> Arc<Notification> {
+    let known = shared.notifications.get(read.topic, read.offset).unwrap_or_else(|| Arc::new(read));
+    shared.notifications.put(Arc::clone(&known));
+    known
 }
 
 fn topic_of(row: &Row) -> Result<Topic> {
