@@ -125,7 +125,10 @@ async fn a_database_at_an_earlier_point_is_refused_until_somebody_says_that_it_w
 
 async fn a_hub_notices_also_while_it_runs_that_the_database_is_at_an_earlier_point(place: Place) {
     let store = place.open().await;
-    place.sql("UPDATE hub.witness SET beats = beats - 1000");
+    place.sql("UPDATE hub.witness SET beats = 1000");
+    let has_heard = async || !place.sql("SELECT 1 FROM hub.witness WHERE beats > 1001").is_empty();
+    eventually("the hub has heard of that, and gone on", has_heard).await;
+    place.sql("UPDATE hub.witness SET beats = 0");
     place.sql(END_OTHERS);
     let is_refused = async || matches!(store.health(), Err(StoreError::EarlierPoint));
     eventually("it is refused", is_refused).await;
