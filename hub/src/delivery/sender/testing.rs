@@ -121,7 +121,7 @@ pub(crate) async fn until(holds: impl Fn() -> bool) {
     timeout(PATIENCE, waits).await.expect("it holds at some time");
 }
 
-/// The same for what has to be asked for.
+/// Returns once this holds, which has to be asked for.
 pub(crate) async fn eventually(holds: impl AsyncFn() -> bool) {
     let waits = async {
         while !holds().await {

@@ -199,7 +199,7 @@ mod tests {
         let third = one.renew(&second).unwrap();
         other.end(&second).await.unwrap();
         // What has ended by itself is forgotten at each log-out.
-        hubs.clock.put_ahead(IDLE * 2 - IDLE / 4);
+        hubs.clock.put_ahead(IDLE * 7 / 4);
         other.end(&one.begin()).await.unwrap();
         for hub in [one, other] {
             assert!(!hub.is_in(&second) && !hub.is_in(&third));
