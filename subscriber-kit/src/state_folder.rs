@@ -113,16 +113,21 @@ mod tests {
     fn a_state_is_kept_below_a_folder_that_cannot_be_listed_and_not_where_the_disk_fails() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("a/state");
-        let fails_with = |kind: io::ErrorKind| {
-            let made = above.path().join("a");
+        let made = above.path().join("a");
+        let fails_above = |kind: io::ErrorKind| {
+            let made = made.clone();
             move |synced: &Path| if synced == made { Ok(()) } else { Err(kind.into()) }
         };
-        for _ in ["it is made", "it is there"] {
-            let error = make_by(&folder, fails_with(io::ErrorKind::StorageFull)).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-            make_by(&folder, fails_with(io::ErrorKind::PermissionDenied)).unwrap();
-            assert!(is_state_folder(&folder));
-        }
+        let error = make_by(&folder, fails_above(io::ErrorKind::StorageFull)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        make_by(&folder, fails_above(io::ErrorKind::PermissionDenied)).unwrap();
+        assert!(is_state_folder(&folder), "it is made");
+
+        let fails = |kind: io::ErrorKind| move |_: &Path| Err(kind.into());
+        let error = make_by(&folder, fails(io::ErrorKind::StorageFull)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        make_by(&folder, fails(io::ErrorKind::PermissionDenied)).unwrap();
+        assert!(is_state_folder(&folder), "it is there");
     }
 
     /// Makes folders in another one; `sync` fails before the sync of this number, as if the process were killed there. What was synced is added.

@@ -38,7 +38,7 @@ pub struct EnginesReport {
 /// One of the hubs with its subscribers.
 struct Side {
     receiver: Receiver,
-    publisher: Publisher,
+    hub: Entrance,
 }
 
 /// Measures.
@@ -85,9 +85,9 @@ impl Side {
         Self::ready(&Entrance::of(hub), receiver).await
     }
 
-    /// The first notification makes the connections.
+    /// The first notification makes the connections of the deliveries.
     async fn ready(hub: &Entrance, receiver: Receiver) -> Result<Self, Failure> {
-        let mut side = Self { receiver, publisher: Publisher::at(hub).await? };
+        let mut side = Self { receiver, hub: hub.clone() };
         side.post(1).await?;
         side.receiver.check(|_| true);
         Ok(side)
@@ -103,8 +103,10 @@ impl Side {
     async fn post(&mut self, notifications: u32) -> Result<u64, Failure> {
         let count = SUBSCRIBERS as u64 * u64::from(notifications);
         let due = self.receiver.total() + count;
+        // A connection that was idle while the other side had its turn may be closed.
+        let mut publisher = Publisher::at(&self.hub).await?;
         for _ in 0..notifications {
-            self.publisher.post(&self.receiver, 0, Instant::now()).await?;
+            publisher.post(&self.receiver, 0, Instant::now()).await?;
         }
         self.receiver.until(due).await?;
         Ok(count)
