@@ -202,7 +202,9 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::sender::testing::{Subscriber, eventually, settings, until, workers_with};
+    use resync_harness::eventually;
+
+    use super::sender::testing::{Subscriber, settings, until, workers_with};
     use super::*;
     use crate::store::{self, Engine, Keyring, Offset, Shard, Watermark};
 
@@ -243,7 +245,7 @@ mod tests {
         }
         // Slower than a checkpoint, they become laggards. That is progress too: only once it is durable is an answer the first that the store
         // refuses.
-        eventually(async || are_both_laggards(&*store, shard).await).await;
+        eventually("both are laggards", || are_both_laggards(&*store, shard)).await;
         let now = Instant::now();
         until(|| counters.checkpoint_age(now).is_zero()).await;
         store.claim(shard).await.unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use resync_core::websub::{CallbackUrl, SignatureMethod};
+use resync_harness::PATIENCE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -17,9 +18,6 @@ use crate::egress::{ConfirmedAddresses, Guard};
 use crate::live_hubs::LiveHubs;
 use crate::store::{Store, WallClock};
 use crate::telemetry::Tracer;
-
-/// How long a test waits for what must happen, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Takes whatever it is sent, and echoes the challenge to who asks, while it agrees.
 pub(crate) struct Subscriber {
@@ -119,16 +117,6 @@ pub(crate) async fn until(holds: impl Fn() -> bool) {
         }
     };
     timeout(PATIENCE, waits).await.expect("it holds at some time");
-}
-
-/// Returns once this holds, which has to be asked for.
-pub(crate) async fn eventually(holds: impl AsyncFn() -> bool) {
-    let waits = async {
-        while !holds().await {
-            yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(60), waits).await.expect("it holds at some time");
 }
 
 /// Deliveries over this store to callbacks on this machine, without a shard.
