@@ -202,11 +202,14 @@ fn worker_count(shards: u16) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use resync_harness::eventually;
+    use resync_core::datetime::DateTime;
+    use resync_harness::{PATIENCE, eventually};
 
     use super::sender::testing::{Subscriber, settings, until, workers_with};
     use super::*;
-    use crate::store::{self, Engine, Keyring, Offset, Shard, Watermark};
+    use crate::store::{
+        self, Engine, Intent, Keyring, NewRequest, Offset, Shard, VerifiedUnsubscription, Watermark,
+    };
 
     /// Whether the store knows of both requests that hang in this shard, and that its sweep is over.
     async fn are_both_laggards(store: &dyn Store, shard: Shard) -> bool {
@@ -265,5 +268,38 @@ mod tests {
         let found = store.load_shard(shard).await.unwrap();
         let unchanged = (left.laggards, left.watermarks);
         assert_eq!((found.laggards, found.watermarks), unchanged, "nothing was written for it");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_under_way_ends_with_its_subscription() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::Fjall, directory.path(), Keyring::none(), 0).unwrap();
+        let topic = "http://source.example/a".parse().unwrap();
+        let mut leaving = Subscriber::that_answers(0).await;
+        let callback = leaving.callback("");
+        store::subscribe(&*store, &topic, &callback).await;
+        // By itself the request ends only after the test.
+        let delivery = workers_with(&store, Settings { timeout: 2 * PATIENCE, ..settings() }).await;
+        let delivery = delivery.take_all(Vec::new()).await.unwrap();
+        let counters = delivery.counters();
+        let under_way = || counters.in_flight().iter().map(|(_, number)| number).sum::<usize>();
+        store.append(store::posted(&topic, "changed"), Duration::ZERO).await.unwrap();
+        while !leaving.next().await.starts_with("POST") {}
+        until(|| under_way() == 1).await;
+
+        let request = NewRequest {
+            client: None,
+            topic,
+            callback,
+            intent: Intent::Unsubscribe,
+            verify_token: None,
+            received_at: DateTime::now(),
+        };
+        let request = store.put_request(request).await.unwrap();
+        store.deactivate(VerifiedUnsubscription::assumed(request)).await.unwrap();
+        until(|| under_way() == 0).await;
+        delivery.stop().await;
+        let totals = counters.totals();
+        assert_eq!((totals.delivered, totals.failed), (0, 0), "the callback is not to blame");
     }
 }

@@ -1,5 +1,6 @@
 //! One core's share of delivery: a loop that feeds its shards' schedulers, makes their requests and saves their progress.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -184,9 +185,11 @@ impl Worker {
     }
 
     fn apply(&mut self, events: impl Iterator<Item = StoreEvent>) {
+        let mut ended = BTreeSet::new();
         for event in events {
             match &event {
                 StoreEvent::Subscribed { shard, slot, .. } => self.note(*shard, slot),
+                StoreEvent::Unsubscribed { shard, id, .. } => drop(ended.insert((*shard, *id))),
                 StoreEvent::Resync => {
                     let all = self.shards.owned().iter().map(|owned| owned.ownership.shard);
                     all.collect::<Vec<_>>().into_iter().for_each(|shard| self.have_read_again(shard));
@@ -195,6 +198,20 @@ impl Worker {
             }
             self.shards.schedulers().for_each(|scheduler| scheduler.apply(&event));
             self.expected.keep(&event);
+        }
+        self.cancel_requests(&ended);
+    }
+
+    /// These subscriptions have ended. What is under way to one of them may still wait for its name or for a connection: it would be sent after
+    /// the end, seconds later.
+    fn cancel_requests(&mut self, ended: &BTreeSet<(Shard, SubscriptionId)>) {
+        if ended.is_empty() {
+            return;
+        }
+        for request in &mut self.in_flight {
+            if ended.contains(&(request.of.shard, request.attempt.subscription)) {
+                request.cancel();
+            }
         }
     }
 
@@ -270,11 +287,8 @@ impl Worker {
         events: &mut mpsc::UnboundedReceiver<StoreEvent>,
     ) -> Result<(), NotOwned> {
         self.catch_up(events);
-        for request in &mut self.in_flight {
-            if request.of.shard == shard && request.attempt.subscription == subscription {
-                request.cancel();
-            }
-        }
+        // Another hub's order may come before the event.
+        self.cancel_requests(&BTreeSet::from([(shard, subscription)]));
         // One that is expected hears of the end before it starts anything, but may be another hub's still.
         if self.shards.has(shard) { Ok(()) } else { Err(NotOwned(shard)) }
     }
