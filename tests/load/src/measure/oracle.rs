@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// Examples that a finding names.
 const EXAMPLES: usize = 5;
-/// Around the beginning and the end of a subscription nobody can say whether a notification is owed.
+/// Around the beginning and the end of a subscription nobody can say whether a notification is owed. A hub that could not write an end down
+/// tries again after a second.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How long before a death what comes again after it may have come first. What was delivered is saved with the third checkpoint after it at the
@@ -153,6 +154,7 @@ impl Ledger {
         let mut judge = Judge {
             ledger: self,
             settled: self.settled(),
+            taken: self.taken(),
             judgement: Judgement::default(),
             examples: HashMap::new(),
             missing: HashMap::new(),
@@ -179,6 +181,22 @@ impl Ledger {
         }
         settled
     }
+
+    /// When each post was sent, in this order, and when the first of those sent then or later was acknowledged (`MAX`: never).
+    fn taken(&self) -> Vec<(Duration, Duration)> {
+        let taken = |post: &Posted| match post.outcome {
+            Outcome::Acknowledged => (post.sent, post.answered),
+            Outcome::Refused(_) | Outcome::Unknown => (post.sent, Duration::MAX),
+        };
+        let mut all: Vec<_> = self.posts.iter().map(taken).collect();
+        all.sort_unstable();
+        let mut first = Duration::MAX;
+        for (_, acknowledged) in all.iter_mut().rev() {
+            first = first.min(*acknowledged);
+            *acknowledged = first;
+        }
+        all
+    }
 }
 
 /// When a notification came to a subscriber.
@@ -191,6 +209,7 @@ struct Came {
 struct Judge<'l> {
     ledger: &'l Ledger,
     settled: Vec<Duration>,
+    taken: Vec<(Duration, Duration)>,
     judgement: Judgement,
     examples: HashMap<&'static str, Vec<String>>,
     /// By post: how many it was owed to, and how many did not get it.
@@ -300,13 +319,22 @@ impl Judge<'_> {
             (None, _) => true,
             (Some(from), _) if at + GRACE < from => true,
             (_, Some(ended)) => {
+                let written = self.written(ended);
                 // A delivery that was under way while the hub slept or was down may come late.
+                let excuses = self.ledger.excuses.iter();
                 let slept: Duration =
-                    self.ledger.excuses.iter().map(|one| one.until.saturating_sub(one.from)).sum();
-                at > ended + GRACE + slept
+                    excuses.map(|one| one.until.saturating_sub(one.from.max(written))).sum();
+                at > written.saturating_add(GRACE + slept)
             }
             _ => false,
         }
+    }
+
+    /// By when a hub has written down an end that was confirmed at this moment: by when it acknowledges a post that was sent later. While its
+    /// store takes no posts, it takes no end either.
+    fn written(&self, ended: Duration) -> Duration {
+        let next = self.taken.partition_point(|(sent, _)| *sent < ended);
+        self.taken.get(next).map_or(ended, |(_, acknowledged)| *acknowledged)
     }
 
     fn again(&mut self, number: usize, post: u32, before: Came, at: Duration) {
@@ -525,6 +553,39 @@ mod tests {
         let judgement = ledger.judge();
         assert_eq!(judgement.owed, 99, "what was sent from 4.5 s and answered before 5.5 s: {judgement:?}");
         assert_eq!(judgement.uninvited, 1, "it came at 0.015 s");
+    }
+
+    /// How many are uninvited of one delivery at this moment to who left at 5 s.
+    fn uninvited(mut ledger: Ledger, moment: u64) -> u64 {
+        let leaving = &mut ledger.subscriptions[0];
+        (leaving.until, leaving.ended) = (Some(at(5_000)), Some(at(5_000)));
+        leaving.arrivals = vec![Arrival::new(0, at(moment))];
+        ledger.judge().uninvited
+    }
+
+    #[test]
+    fn whose_end_cannot_be_written_down_is_uninvited_once_the_hub_takes_posts_again() {
+        let mut ledger = ledger(4, &[&[]]);
+        for (post, sent) in ledger.posts.iter_mut().zip([0, 5_100, 8_000, 9_000]) {
+            (post.sent, post.answered) = (at(sent), at(sent + 10));
+        }
+        let written = |ledger: &Ledger, moments: [u64; 2]| moments.map(|one| uninvited(ledger.clone(), one));
+        assert_eq!(written(&ledger, [7_110, 7_111]), [0, 1]);
+        ledger.posts[1].outcome = Outcome::Refused(503);
+        assert_eq!(written(&ledger, [10_010, 10_011]), [0, 1]);
+        ledger.posts.truncate(2);
+        assert_eq!(written(&ledger, [7_111, 60_000]), [0, 0], "nobody knows that it was well again");
+        ledger.posts.truncate(1);
+        assert_eq!(written(&ledger, [7_000, 7_001]), [0, 1], "nobody asked for more");
+    }
+
+    #[test]
+    fn a_delivery_to_who_has_left_is_excused_by_a_sleep_after_the_end_only() {
+        let mut ledger = ledger(1, &[&[]]);
+        ledger.excuses = vec![Excuse { from: at(1_000), until: at(4_000) }];
+        assert_eq!(uninvited(ledger.clone(), 7_001), 1);
+        ledger.excuses = vec![Excuse { from: at(4_000), until: at(6_000) }];
+        assert_eq!([8_000, 8_001].map(|moment| uninvited(ledger.clone(), moment)), [0, 1]);
     }
 
     #[test]
