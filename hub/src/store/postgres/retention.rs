@@ -14,8 +14,7 @@ use crate::store::encoding::layout::TopicState;
 use crate::store::room::{Group, aim, by_size, to_the_last};
 use crate::store::{Offset, Payer, Result, Shares, TopicId, Trimmed, Usage};
 
-/// Records that one command removes, and what notifications among them weigh. In tests so few that whatever is removed takes several.
-const SLICE: i32 = if cfg!(test) { 3 } else { 1_024 };
+/// What the notifications weigh that one command removes.
 const SLICE_BYTES: i64 = 16 * 1024 * 1024;
 /// Topics that are forgotten in one command.
 const IDLE: i64 = 32;
@@ -74,9 +73,9 @@ pub(super) async fn trim(shared: &Shared, older_than: DateTime, shares: Shares) 
         logs.make_publishers_room(shared, shares.publishers, &mut trimmed).await?;
         logs.make_strangers_room(shared, shares.strangers, &mut trimmed).await?;
     }
-    let older_than = older_than.to_system_time();
-    while forgotten(shared, FORGET_GAPS, &[&older_than, &SLICE]).await? == SLICE {}
-    while forgotten(shared, FORGET_NAMES, &[&SLICE]).await? == SLICE {}
+    let (older_than, slice) = (older_than.to_system_time(), shared.config.limits.slice);
+    while forgotten(shared, FORGET_GAPS, &[&older_than, &slice]).await? == slice {}
+    while forgotten(shared, FORGET_NAMES, &[&slice]).await? == slice {}
     forget_idle(shared).await?;
     shared.refresh_usage().await?;
     Ok(trimmed)
@@ -92,7 +91,7 @@ pub(super) async fn make_room(shared: &Shared, shares: Shares) -> Result<Trimmed
 
 async fn remove_old(shared: &Shared, older_than: DateTime, trimmed: &mut Trimmed) -> Result<()> {
     loop {
-        let limit = i64::from(SLICE);
+        let limit = i64::from(shared.config.limits.slice);
         let old = shared.retention.read(OLD, &[&older_than.to_system_time(), &limit], DEADLINE).await?;
         let places = old.iter().map(|row| {
             let fields = Fields::of("topics", row);
@@ -115,7 +114,8 @@ async fn cut(
 ) -> Result<u64> {
     let topics: Vec<_> = uptos.keys().map(|topic| big(topic.0)).collect();
     let places: Vec<_> = uptos.values().map(|upto| big(upto.0)).collect();
-    let (slice, mut removed) = (i64::from(SLICE), 0);
+    let few = shared.config.limits.slice;
+    let (slice, mut removed) = (i64::from(few), 0);
     loop {
         let parameters: [&(dyn ToSql + Sync); 5] = [&topics, &places, &last_too, &slice, &SLICE_BYTES];
         let rows = shared.retention.write(CUT, &parameters, DEADLINE).await?;
@@ -134,7 +134,7 @@ async fn cut(
     // What was not cut off after all is read again.
     let firsts: HashMap<_, _> = uptos.iter().map(|(topic, upto)| (*topic, *upto)).collect();
     shared.notifications.forget_before(&firsts);
-    while forgotten(shared, FORGET_SKIPS, &[&topics, &SLICE]).await? == SLICE {}
+    while forgotten(shared, FORGET_SKIPS, &[&topics, &few]).await? == few {}
     Ok(removed)
 }
 
@@ -223,7 +223,7 @@ impl Logs {
             trimmed.early += 1;
             let known = self.known.get(&topic);
             largest.extend(known.and_then(|known| by_size(&known.state, known.is_subscribed)));
-            if self.chosen >= SLICE {
+            if self.chosen >= shared.config.limits.slice {
                 self.cut(shared, false, trimmed).await?;
             }
         }
@@ -249,7 +249,7 @@ impl Logs {
             let Some(freed) = freed else { continue };
             self.strangers = self.strangers.saturating_sub(freed);
             trimmed.early += 1;
-            if self.chosen >= SLICE {
+            if self.chosen >= shared.config.limits.slice {
                 self.cut(shared, true, trimmed).await?;
             }
         }
