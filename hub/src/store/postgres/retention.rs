@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use resync_core::datetime::DateTime;
 use tokio_postgres::types::ToSql;
@@ -50,6 +51,7 @@ SELECT n.place, n.weight, n.received_at FROM hub.notification n
 WHERE n.topic = $1 AND n.place >= $2 ORDER BY n.place LIMIT $3";
 const CUT: &str = "
 SELECT notifications, bytes, publishers_shrank, strangers_shrank, is_done FROM hub.cut_1($1, $2, $3, $4, $5, $6, $7)";
+const SET_ASIDE: &str = "SELECT moved FROM hub.set_aside_1($1, $2, $3, $4, $5)";
 const FORGET_SKIPS: &str = "SELECT hub.forget_skips_1($1, $2, $3, $4) AS forgotten";
 const FORGET_GAPS: &str = "SELECT hub.forget_gaps_1($1, $2, $3, $4) AS forgotten";
 const FORGET_NAMES: &str = "SELECT hub.forget_names_1($1, $2, $3) AS forgotten";
@@ -77,6 +79,7 @@ pub(super) async fn trim(shared: &Shared, older_than: DateTime, shares: Shares) 
     while forgotten(shared, FORGET_GAPS, &[&older_than, &slice]).await? == slice {}
     while forgotten(shared, FORGET_NAMES, &[&slice]).await? == slice {}
     forget_idle(shared).await?;
+    while set_aside(shared, older_than).await? > 0 {}
     shared.refresh_usage().await?;
     Ok(trimmed)
 }
@@ -148,6 +151,15 @@ async fn forget_idle(shared: &Shared) -> Result<()> {
         after = *last;
         forgotten(shared, FORGET_TOPICS, &[&ids]).await?;
     }
+}
+
+/// Sets aside what stays of days that are older than this, as many as one command may; returns how many.
+async fn set_aside(shared: &Shared, older_than: SystemTime) -> Result<i32> {
+    let slice = shared.config.limits.slice;
+    let parameters: [&(dyn ToSql + Sync); 3] = [&older_than, &slice, &SLICE_BYTES];
+    // Bodies are written once more.
+    let rows = shared.retention.write(SET_ASIDE, &parameters, 4 * DEADLINE).await?;
+    Fields::of("log", the_only(&rows)?).small("moved")
 }
 
 /// How many a command has forgotten.
