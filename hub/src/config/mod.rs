@@ -27,7 +27,7 @@ pub use print::print;
 pub use resync_common::config::ConfigError;
 pub use signature::{HostMethod, HostMethodError, SignatureConfig};
 #[cfg(feature = "postgres")]
-pub use store::DatabaseConfig;
+pub use store::{DatabaseConfig, DatabaseLimits};
 pub use store::{Durability, StoreConfig};
 pub use values::{DEFAULT_TOML, Engine, Rate, RateError};
 

@@ -1,6 +1,8 @@
 //! `[store]`: what keeps the data, and where.
 
 use std::path::PathBuf;
+#[cfg(feature = "postgres")]
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -48,6 +50,25 @@ pub struct DatabaseConfig {
     pub durability: Durability,
     /// The hub's own folder, for what is not in the database.
     pub data_dir: PathBuf,
+    /// What no operator sets.
+    pub limits: DatabaseLimits,
+}
+
+/// How much is done in the database at once, and how often: what tests set, and no operator.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseLimits {
+    /// Records that one command of retention or of a replay removes.
+    pub slice: i32,
+    /// For so long what was found of the hubs is shown again: each open page asks with each sample, and there may be many laggards to count.
+    pub hubs_fresh: Duration,
+}
+
+#[cfg(feature = "postgres")]
+impl Default for DatabaseLimits {
+    fn default() -> Self {
+        Self { slice: 1_024, hubs_fresh: Duration::from_secs(2) }
+    }
 }
 
 #[cfg(feature = "postgres")]
@@ -59,6 +80,7 @@ impl DatabaseConfig {
             ca: Some(config.store.ca.clone()).filter(|path| !path.as_os_str().is_empty()),
             durability: config.store.durability,
             data_dir: config.data_dir.clone(),
+            limits: DatabaseLimits::default(),
         }
     }
 }

@@ -20,6 +20,17 @@ use super::{PATIENCE, eventually, free_address, raw};
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// A process whose files may not grow hears of it as an error instead of dying by a signal: see [`Process::limit_files`].
 const WITHOUT_XFSZ: &str = "trap '' XFSZ";
+/// Kills the process of this number when standard input ends, which is when whoever has started that has ended, however that came. One that began
+/// at another moment is another process.
+const KEEPER: &str = r#"trap '' INT TERM HUP
+begun() {
+    read -r stat <"/proc/$1/stat" || return
+    set -- ${stat##*) }
+    echo "${20}"
+}
+known=$(begun "$0")
+read -r _
+[ -n "$known" ] && [ "$(begun "$0")" = "$known" ] && kill -KILL "$0""#;
 
 /// Where a binary of this workspace is: beside the test itself.
 ///
@@ -40,11 +51,12 @@ pub(crate) fn programs() -> PathBuf {
     folder.to_owned()
 }
 
-/// A running process whose output is kept line by line.
+/// A running process whose output is kept line by line. It ends with the test program, also where that is killed.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
+    _keeper: Child,
     output: watch::Receiver<Vec<String>>,
 }
 
@@ -85,7 +97,8 @@ impl Process {
         let (lines, output) = watch::channel(Vec::new());
         collect(child.stdout.take().expect("standard output is piped"), lines.clone());
         collect(child.stderr.take().expect("standard error is piped"), lines);
-        Self { name: name.to_owned(), child, output }
+        let keeper = keep(child.id().expect("nobody has waited for it"));
+        Self { name: name.to_owned(), child, _keeper: keeper, output }
     }
 
     /// Waits for a line that contains this text and returns it.
@@ -207,6 +220,15 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("a process of ours takes signals");
     }
+}
+
+/// Lets this process end when what is returned is dropped, or this program ends.
+fn keep(process: u32) -> Child {
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", KEEPER, &process.to_string()]);
+    keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // In a group of its own: what a terminal sends to the test program does not reach it.
+    keeper.process_group(0).spawn().expect("there is a shell")
 }
 
 fn collect(stream: impl AsyncRead + Unpin + Send + 'static, lines: watch::Sender<Vec<String>>) {
@@ -438,7 +460,17 @@ impl HubProcess {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_process_ends_with_whoever_has_started_it() {
+        let mut child = Command::new("sleep").arg("600").kill_on_drop(true).spawn().unwrap();
+        drop(keep(child.id().unwrap()));
+        let status = timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
+        assert_eq!(status.signal(), Some(9), "SIGKILL");
+    }
 
     #[tokio::test]
     async fn whoever_waits_for_the_end_of_a_process_knows_its_last_words() {

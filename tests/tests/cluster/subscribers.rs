@@ -25,8 +25,8 @@ pub(crate) const HOSTS: usize = 20;
 /// One of so many hosts fails at the first attempt of one of so many notifications.
 const WEAK: usize = 4;
 const HARD: u64 = 20;
-/// So often in a row at most a host fails at one notification: at the fourth time a hub would try the next one, and give this one up if the
-/// host is up again just then.
+/// So often in a row at most a host fails at one notification: after the fourth time a hub would try the next one first, and this one would come
+/// late if the host is up again just then.
 const FAILURES: u8 = 2;
 
 /// The secret that every second subscription has, by its path.

@@ -26,7 +26,7 @@ pub(super) struct ActiveSubscription {
     pub(super) unconfirmed_times: u16,
     pub(super) class: FailureClass,
     pub(super) phase: Phase,
-    /// The next notification may be the cause of the failures: the one after it is tried.
+    /// The next notification may be the cause of the failures: the one after it is tried, and then it once more.
     pub(super) suspect: Option<Suspect>,
     /// It has a record of its own.
     pub(super) saved: bool,
@@ -60,12 +60,12 @@ impl FailingSince {
 /// A notification that a server failed at again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
-    pub(super) class: FailureClass,
-    pub(super) status: Option<u16>,
     /// When it failed last.
     pub(super) failed: Instant,
     /// When it would be tried again.
     pub(super) due: Instant,
+    /// What comes behind it was taken, through here.
+    pub(super) taken: Option<Offset>,
 }
 
 /// What an active subscription waits for.
@@ -168,6 +168,16 @@ impl ActiveSubscription {
         if self.phase != Phase::InFlight {
             self.phase = Phase::Waiting;
         }
+    }
+
+    /// Whether what comes behind a suspected notification is tried.
+    pub(super) fn goes_past_suspect(&self) -> bool {
+        self.suspect.is_some_and(|suspect| suspect.taken.is_none())
+    }
+
+    /// It gets what it has taken behind a suspected notification once more.
+    pub(super) fn owe_taken(&mut self) {
+        self.suspect.take_if(|suspect| suspect.taken.is_some());
     }
 
     /// Whether it is owed nothing and yet remembered.

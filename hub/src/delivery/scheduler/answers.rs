@@ -42,12 +42,19 @@ impl Scheduler {
         let target = state.target();
         let Some(active) = state.active_mut(id) else { return };
         let next_owed = active.cursor.next();
-        let in_flight = if active.suspect.is_some() { next_owed.next() } else { next_owed };
-        if attempt.offset != in_flight || attempt.past_suspect != active.suspect.is_some() {
+        let is_past_suspect = active.goes_past_suspect();
+        let in_flight = if is_past_suspect { next_owed.next() } else { next_owed };
+        if attempt.offset != in_flight || attempt.past_suspect != is_past_suspect {
             return self.outdated(attempt, &finished, now);
         }
         if let Some(suspect) = active.suspect.take() {
-            return self.tried_past_suspect(attempt, suspect, &finished, now);
+            let Some(taken) = suspect.taken else {
+                return self.tried_past_suspect(attempt, suspect, &finished, now);
+            };
+            if let Some(verdict) = verdict(&finished) {
+                return self.tried_once_more(attempt, taken, verdict, now);
+            }
+            // It goes by its schedule then, and what was taken behind it comes again in its turn.
         }
         // What is passed ends before `next`, but not beyond the sweep: nobody gets ahead of that.
         let last_passed = |next: Offset| Offset(next.0.saturating_sub(1)).min(target).max(attempt.offset);
@@ -105,16 +112,16 @@ impl Scheduler {
         let Some(active) = state.active_mut(id) else { return };
         let streak = active.failed(offset, failure, answers, now);
         let is_suspected = active.suspect_failures >= SUSPECT_AFTER;
-        let Failure { class, status, .. } = *failure;
         match self.limits.retry.decide(failure, &streak) {
             Decision::Retry(pause) if is_suspected && has_next => {
                 let (failed, due) = (now.monotonic, now.monotonic + pause);
-                self.try_past_suspect(topic, id, Suspect { class, status, failed, due });
+                self.try_beside_suspect(topic, id, Suspect { failed, due, taken: None });
             }
             Decision::Retry(pause) => self.back_off(topic, id, pause, now),
             // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
             Decision::Skip(pause) => {
                 active.passed(offset);
+                let Failure { class, status, .. } = *failure;
                 let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status };
                 self.skip(skip, GivenUp::after(class));
                 if pause.is_zero() {
@@ -138,9 +145,10 @@ impl Scheduler {
         self.go_on(attempt.topic, attempt.subscription, now);
     }
 
-    /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, the
-    /// first is given up instead of blocking the others for the whole schedule.
-    fn try_past_suspect(&mut self, topic: TopicId, id: SubscriptionId, suspect: Suspect) {
+    /// A server fails at one notification again and again: is it this one only? If the next one is taken a moment later, and the server
+    /// fails at the first even after that, it is given up instead of blocking the others for the whole schedule. A server that was down and
+    /// came back in between takes it late instead.
+    fn try_beside_suspect(&mut self, topic: TopicId, id: SubscriptionId, suspect: Suspect) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let host = state.table.get(id).map(|entry| entry.host);
         if let (Some(host), Some(active)) = (host, state.active_mut(id)) {
@@ -157,16 +165,8 @@ impl Scheduler {
         let pause = suspect.due.saturating_duration_since(now.monotonic);
         match finished {
             Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
-                let Some(active) = self.topics.get_mut(&topic).and_then(|topic| topic.active_mut(id)) else {
-                    return;
-                };
-                let refused = active.cursor.next();
-                active.delivered(*offset);
                 self.counts.delivered += 1;
-                let Suspect { class, status, .. } = suspect;
-                let skip = Skip { topic, subscription: id, offset: refused, at: now.wall, class, status };
-                self.skip(skip, GivenUp::Suspect);
-                self.go_on(topic, id, now);
+                self.try_beside_suspect(topic, id, Suspect { taken: Some(*offset), ..suspect });
             }
             Finished::SubscriptionEnded => self.remove(topic, id),
             Finished::RateLimited(wait) => {
@@ -184,5 +184,46 @@ impl Scheduler {
                 self.back_off(topic, id, pause, now);
             }
         }
+    }
+
+    /// What was taken behind the suspect stays taken.
+    fn tried_once_more(&mut self, attempt: &Attempt, taken: Offset, verdict: Verdict<'_>, now: Now) {
+        let (topic, id) = (attempt.topic, attempt.subscription);
+        let Some(active) = self.topics.get_mut(&topic).and_then(|topic| topic.active_mut(id)) else { return };
+        let suspected = active.cursor.next();
+        match verdict {
+            Verdict::Taken(offset) => {
+                active.delivered(taken.max(offset));
+                self.counts.delivered += 1;
+            }
+            Verdict::AtFault(&Failure { class, status, .. }) => {
+                active.delivered(taken);
+                self.counts.failed += 1;
+                let skip = Skip { topic, subscription: id, offset: suspected, at: now.wall, class, status };
+                self.skip(skip, GivenUp::Suspect);
+            }
+        }
+        self.go_on(topic, id, now);
+    }
+}
+
+/// What the one attempt says of a suspected notification that is made after the next one was taken.
+#[derive(Clone, Copy, Debug)]
+enum Verdict<'a> {
+    /// The server has this by now: it was down before.
+    Taken(Offset),
+    /// The server fails at this one only.
+    AtFault(&'a Failure),
+}
+
+/// Whatever else became of it says nothing: nothing was sent, or for another reason nothing was taken.
+fn verdict(finished: &Finished) -> Option<Verdict<'_>> {
+    match finished {
+        Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => Some(Verdict::Taken(*offset)),
+        // The next one was answered in between.
+        Finished::Answered { outcome: DeliveryOutcome::Failed(failure), .. } => {
+            failure.may_be_the_messages(true).then_some(Verdict::AtFault(failure))
+        }
+        _ => None,
     }
 }

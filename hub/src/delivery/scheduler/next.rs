@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::Scheduler;
-use super::active::Phase;
+use super::active::{Phase, Suspect};
 use super::attempt::Attempt;
 use super::clock::Now;
 use super::host::{Charge, HostId};
@@ -211,12 +211,14 @@ impl Scheduler {
             self.go_on(topic, id, now);
             return None;
         }
-        if let Some(suspect) = active.suspect.take_if(|suspect| now.monotonic - suspect.failed > MOMENT) {
+        let is_too_late =
+            |suspect: &mut Suspect| suspect.taken.is_none() && now.monotonic - suspect.failed > MOMENT;
+        if let Some(suspect) = active.suspect.take_if(is_too_late) {
             self.back_off(topic, id, suspect.due.saturating_duration_since(now.monotonic), now);
             return None;
         }
         active.phase = Phase::InFlight;
-        let past_suspect = active.suspect.is_some();
+        let past_suspect = active.goes_past_suspect();
         let (offset, number) = if past_suspect {
             (active.cursor.next().next(), 1)
         } else {

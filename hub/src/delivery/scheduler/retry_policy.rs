@@ -86,7 +86,7 @@ pub(crate) enum GivenUp {
     Refused,
     /// The host was in trouble until the schedule for trouble was over.
     Failed,
-    /// The server failed at it again and again, and took the next one.
+    /// The server failed at it again and again, took the next one, and failed at it even then.
     Suspect,
     /// The operator wants it so.
     Operator,

@@ -30,6 +30,8 @@ struct Behaviour {
     agrees: AtomicBool,
     /// So many more deliveries are answered.
     answers: Semaphore,
+    /// So many were cut before they were answered.
+    cuts: Semaphore,
 }
 
 impl Subscriber {
@@ -41,8 +43,8 @@ impl Subscriber {
     pub(crate) async fn that_answers(deliveries: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://localhost:{}/", listener.local_addr().unwrap().port());
-        let answers = Semaphore::new(deliveries);
-        let behaviour = Arc::new(Behaviour { agrees: AtomicBool::new(true), answers });
+        let (answers, cuts) = (Semaphore::new(deliveries), Semaphore::new(0));
+        let behaviour = Arc::new(Behaviour { agrees: AtomicBool::new(true), answers, cuts });
         let (seen, log) = mpsc::unbounded_channel();
         let its = Arc::clone(&behaviour);
         tokio::spawn(async move {
@@ -65,6 +67,11 @@ impl Subscriber {
     /// Answers so many more deliveries.
     pub(crate) fn answer(&self, deliveries: usize) {
         self.behaviour.answers.add_permits(deliveries);
+    }
+
+    /// Returns when the sender has hung up on a delivery that was not answered yet.
+    pub(crate) async fn cut(&self) {
+        timeout(PATIENCE, self.behaviour.cuts.acquire()).await.expect("it is cut").unwrap().forget();
     }
 
     /// The first line of the next request, and behind it the identity of the notification.
@@ -103,10 +110,21 @@ async fn serve(mut stream: TcpStream, its: Arc<Behaviour>, seen: mpsc::Unbounded
         // Before the answer, which leads to the next request. The test may be over.
         let _ = seen.send(id.map_or_else(|| line.to_owned(), |id| format!("{line} id={id}")));
         if request.starts_with("POST") {
-            its.answers.acquire().await.unwrap().forget();
+            tokio::select! {
+                // First, since who has got all answers hangs up, too.
+                biased;
+                answers = its.answers.acquire() => answers.unwrap().forget(),
+                () = hung_up(&mut stream) => return its.cuts.add_permits(1),
+            }
         }
         let _ = stream.write_all(answer.as_bytes()).await;
     }
+}
+
+/// Returns at the end of the connection: before the answer comes at most the rest of the request.
+async fn hung_up(stream: &mut TcpStream) {
+    let mut rest = [0; 1_024];
+    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
 }
 
 /// Returns once this holds.
@@ -135,7 +153,8 @@ pub(crate) fn settings() -> Settings {
         retry: RetryPolicy { trouble: vec![minute], refused: vec![minute], gone_confirm_after: minute },
         breaker: BreakerPolicy { failures: 5, open: minute, open_max: minute },
         connect_timeout: minute,
-        timeout: minute,
+        // A test that waits for an answer or for a cut has failed before.
+        timeout: 2 * PATIENCE,
         max_in_flight: 16,
         per_host: 1,
         max_connections: 16,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use resync_core::datetime::DateTime;
 
 use super::backups::Elsewhere;
-use super::{Place, append, callback, on_postgres, posted, secret, subscribe, topic};
-use crate::store::{BackupError, Credentials, Keyring, StoreError, Uptime};
+use super::{Place, append, at, callback, on_postgres, posted, read, secret, subscribe, topic, within};
+use crate::store::{BackupError, Credentials, Keyring, NewNotification, Offset, StoreError, Uptime};
 
 on_postgres!(
     a_check_names_what_foreign_keys_would_have_held,
@@ -15,6 +15,7 @@ on_postgres!(
     what_a_restore_has_left_in_the_folder_is_not_opened,
     a_database_without_a_store_is_neither_checked_nor_backed_up,
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
+    what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
 );
 
 async fn a_check_names_what_foreign_keys_would_have_held(place: Place) {
@@ -107,4 +108,36 @@ async fn hubs_that_start_together_do_not_show_each_other_that_any_was_up_before(
     was_up(60).await;
     assert!(store.others_seen().await.unwrap().is_some(), "it was there when somebody was up");
     drop(other);
+}
+
+async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped(place: Place) {
+    let store = place.open().await;
+    let urls = ["a", "b", "c", "d"].map(topic);
+    for url in &urls {
+        subscribe(&*store, url, &callback("e")).await;
+        for second in [1, 2] {
+            append(&*store, NewNotification { received_at: at(second), ..posted(url, "old") }).await;
+        }
+    }
+    place.sql(
+        "SELECT hub.make_part_1('hub.notification', 'notification_20250107', '2025-01-07', '2025-01-08'); \
+        UPDATE hub.notification SET day = '2025-01-07'",
+    );
+    let drop_day = "SELECT hub.drop_part_1('hub.notification_20250107', true); \
+        SELECT to_regclass('hub.notification_20250107')::text";
+    let is_there = || place.sql(drop_day).last().is_some_and(|row| row[0].is_some());
+    store.trim(at(0), within(u64::MAX)).await.unwrap();
+    assert!(is_there(), "nothing of it is old enough");
+    let trimmed = store.trim(DateTime::now(), within(u64::MAX)).await.unwrap();
+    assert_eq!(trimmed.notifications, 4);
+    assert!(!is_there());
+    for url in &urls {
+        let (id, next) = append(&*store, posted(url, "new")).await;
+        assert_eq!(next, Offset(3));
+        assert_eq!(read(&*store, id, Offset(2)).await.unwrap().body, "old");
+    }
+    assert_eq!(store.trim(at(3), within(u64::MAX)).await.unwrap().notifications, 4);
+    assert_eq!(place.sql("SELECT 1 FROM hub.notification_aside").len(), 0);
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
 }

@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::time::Duration;
 
 #[cfg(feature = "postgres")]
 use resync_harness::{Database, Postgres, Rows};
 use tempfile::TempDir;
 
 #[cfg(feature = "postgres")]
-use crate::config::DatabaseConfig;
+use crate::config::{DatabaseConfig, DatabaseLimits};
 #[cfg(feature = "postgres")]
 use crate::store::postgres::documents;
 use crate::store::{self, Engine, Keyring, Store};
@@ -45,7 +47,10 @@ impl Place {
             ("store.durability", "declared".to_owned()),
             ("data_dir", data_in(&folder).display().to_string()),
         ];
-        let store = store::Place::of(&crate::config::load(None, [], &settings).unwrap());
+        let config = DatabaseConfig::of(&crate::config::load(None, [], &settings).unwrap());
+        // Whatever is removed takes several commands, and what is asked is looked up.
+        let limits = DatabaseLimits { slice: 3, hubs_fresh: Duration::ZERO };
+        let store = store::Place::Database(DatabaseConfig { limits, ..config });
         Some(Self { store, folder, database: Some(database) })
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 use resync_core::websub::CallbackUrl;
 use resync_harness::eventually;
+use tokio::join;
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::{
     DAY, Place, activate, append, ask_from, ask_to_subscribe, at, callback, gone, is_new, named, on_postgres,
@@ -23,6 +25,8 @@ on_postgres!(
     a_post_that_is_repeated_at_the_other_is_recognised,
     what_was_asked_at_one_is_confirmed_at_the_other,
     identities_grow_in_the_order_in_which_they_were_acknowledged_whoever_gave_them,
+    identities_are_given_under_the_lock_of_the_topic,
+    no_place_is_seen_without_its_body_and_no_identity_after_a_greater_one,
     a_former_owner_is_refused_after_the_other_has_taken_its_shard,
     a_shard_of_a_hub_that_is_up_is_not_taken,
     how_the_shards_are_spread_over_the_hubs_is_known_to_each,
@@ -34,6 +38,32 @@ on_postgres!(
     a_key_that_another_hub_lacks_is_not_written_with_and_one_that_it_writes_with_stays_needed,
     each_knows_which_hubs_are_up_and_who_owns_what,
 );
+
+/// Locks all topics until a statement of each of two hubs waits, and tells which identity was given last by then.
+const HOLD_TOPICS: &str = "
+BEGIN;
+DO $$ BEGIN
+    PERFORM FROM hub.topic FOR UPDATE;
+    PERFORM pg_advisory_xact_lock(77, 7);
+    LOOP
+        PERFORM pg_stat_clear_snapshot();
+        EXIT WHEN (
+            SELECT count(*) FROM pg_stat_activity a
+            WHERE a.datname = current_database() AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.activate_%'
+        ) = 2;
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END $$;
+SELECT last_value FROM hub.subscription_id;
+COMMIT";
+const ARE_HELD: &str = "
+SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.classid = 77 AND l.objid = 7 AND l.granted";
+/// Whether the only log is dense and whole, and the identities of all subscriptions; as of one moment.
+const SEEN: &str = "
+SELECT t.head = count(n.place) AND t.head = count(n.body) AND t.head = max(n.place),
+    (SELECT coalesce(string_agg(s.id || ',', '' ORDER BY s.id), '') FROM hub.subscription s)
+FROM hub.topic t LEFT JOIN hub.notification n ON n.topic = t.id GROUP BY t.id";
 
 pub(super) async fn both(place: &Place) -> [Arc<dyn Store>; 2] {
     [place.open().await, place.second().await]
@@ -122,6 +152,63 @@ async fn identities_grow_in_the_order_in_which_they_were_acknowledged_whoever_ga
             assert!(before < after, "{before:?} was in force before {after:?} was asked for");
         }
     }
+}
+
+async fn identities_are_given_under_the_lock_of_the_topic(place: Place) {
+    let place = Arc::new(place);
+    let [one, other] = both(&place).await;
+    let url = topic("t");
+    for (store, name) in [(&one, "a"), (&other, "b")] {
+        subscribe(&**store, &url, &callback(name)).await;
+    }
+    let before = place.sql("SELECT last_value FROM hub.subscription_id");
+    let asked_at_one = ask_to_subscribe(&*one, &url, &callback("c"), "s").await;
+    let asked_at_other = ask_to_subscribe(&*other, &url, &callback("d"), "s").await;
+    let held = Arc::clone(&place);
+    let holding = spawn_blocking(move || held.sql(HOLD_TOPICS));
+    eventually("the topic is locked", async || !place.sql(ARE_HELD).is_empty()).await;
+    let (first, second) = join!(
+        activate(&*one, &asked_at_one, DateTime::now()),
+        activate(&*other, &asked_at_other, DateTime::now())
+    );
+    assert!(matches!((first, second), (Activation::Done, Activation::Done)));
+    assert_eq!(holding.await.unwrap(), before, "while both waited for the topic none had an identity");
+}
+
+async fn no_place_is_seen_without_its_body_and_no_identity_after_a_greater_one(place: Place) {
+    let stores = both(&place).await;
+    let url = topic("t");
+    append(&*stores[0], posted(&url, "first")).await;
+    let is_done = AtomicBool::new(false);
+    let writing = async {
+        let appends = (0..120).map(|number| append(&*stores[number % 2], posted(&url, "changed")));
+        let subscribing = (0..24).map(|number| {
+            let (store, url) = (&stores[number % 2], &url);
+            async move {
+                let callback: CallbackUrl = format!("http://d{number}.example/").parse().unwrap();
+                subscribe(&**store, url, &callback).await
+            }
+        });
+        join!(join_all(appends), join_all(subscribing));
+        is_done.store(true, Ordering::SeqCst);
+    };
+    let reading = async {
+        let mut known = String::new();
+        loop {
+            let is_last = is_done.load(Ordering::SeqCst);
+            let seen = place.sql(SEEN).concat();
+            assert_eq!(seen[0].as_deref(), Some("t"), "places are dense, and each has its body");
+            let now = seen[1].clone().unwrap();
+            assert!(now.starts_with(&known), "a smaller one came after a greater one: {known} {now}");
+            known = now;
+            if is_last {
+                return known;
+            }
+            yield_now().await;
+        }
+    };
+    let ((), known) = join!(writing, reading);
+    assert_eq!(known.matches(',').count(), 24);
 }
 
 async fn a_former_owner_is_refused_after_the_other_has_taken_its_shard(place: Place) {

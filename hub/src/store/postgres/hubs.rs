@@ -18,9 +18,6 @@ const COUNTED: i64 = 10_000;
 /// Hubs that are looked at. One that ends without a word is there until it owns nothing and some minutes are over.
 const MOST: i64 = 200;
 
-/// For so long what was found is shown again: each open page asks with each sample, and there may be many laggards to count.
-const FRESH: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2_000 });
-
 /// Owners with their shards, and shards whose owner is none: there `id` is NULL.
 const HUBS: &str = "
 WITH late AS (
@@ -41,8 +38,9 @@ impl PostgresStore {
     /// The hubs that share this store, as they were a moment ago.
     pub(super) async fn look_at_hubs(&self) -> Result<Hubs> {
         let shared = Arc::clone(&self.shared);
+        let fresh = shared.config.limits.hubs_fresh;
         // Also where nobody waits for it any more: whoever asks next finds the answer.
-        self.runtime.run(async move { shared.hubs.get(FRESH, || ask(&shared)).await }).await
+        self.runtime.run(async move { shared.hubs.get(fresh, || ask(&shared)).await }).await
     }
 }
 

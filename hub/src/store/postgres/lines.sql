@@ -215,6 +215,7 @@ DECLARE
     next timestamptz;
 BEGIN
     PERFORM pg_advisory_xact_lock(1752523264, 2);
+    PERFORM hub.make_part_1('hub.notification', 'notification_aside', '0001-01-01', '0001-01-02');
     FOR ahead IN 0..2 LOOP
         PERFORM hub.make_part_1(
             'hub.notification', 'notification_' || to_char(today + ahead, 'YYYYMMDD'),

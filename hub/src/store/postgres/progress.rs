@@ -24,8 +24,6 @@ use crate::store::{
     SubscriptionId, SubscriptionSummary, Sweep, TopicId, Watermark,
 };
 
-/// Skips that one command forgets. In tests so few that whatever is forgotten takes several.
-const SLICE: i32 = if cfg!(test) { 3 } else { 1_024 };
 /// For all that an owner needs of a shard.
 const LOADING: Duration = Duration::from_secs(60);
 /// A clock that was set back since a subscription began has marked what it missed with earlier moments.
@@ -169,12 +167,13 @@ impl Progress for PostgresStore {
     }
 
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
-        let rows = self.save(shard, CHECKPOINT, saved(shard, epoch, &checkpoint)).await?;
+        let slice = self.shared.config.limits.slice;
+        let rows = self.save(shard, CHECKPOINT, saved(shard, epoch, &checkpoint, slice)).await?;
         let left: Vec<i32> = Fields::of("watermarks", the_only(&rows)?).get("unfinished")?;
         for number in left {
             let replayed = usize::try_from(number - 1).ok().and_then(|at| checkpoint.replayed.get(at));
             let Some(replayed) = replayed else { continue };
-            while self.forget_replayed(shard, epoch, replayed, &checkpoint.skips).await? == SLICE {}
+            while self.forget_replayed(shard, epoch, replayed, &checkpoint.skips).await? == slice {}
         }
         Ok(())
     }
@@ -271,15 +270,15 @@ impl PostgresStore {
             all(kept, |skip| big(skip.topic.0)),
             all(kept, |skip| big(skip.offset.0)),
             all(kept, |skip| big(skip.subscription.0)),
-            SLICE,
+            self.shared.config.limits.slice,
         ];
         let rows = self.save(shard, FORGET_REPLAYED, parameters).await?;
         Fields::of("skips", the_only(&rows)?).small("forgotten")
     }
 }
 
-/// The parameters of a checkpoint, behind the line.
-fn saved(shard: Shard, epoch: Epoch, checkpoint: &Checkpoint) -> Vec<Param> {
+/// The parameters of a checkpoint that forgets at most `slice` skips of each replay, behind the line.
+fn saved(shard: Shard, epoch: Epoch, checkpoint: &Checkpoint, slice: i32) -> Vec<Param> {
     let Checkpoint { watermarks, laggards, caught_up, skips, gaps, replayed } = checkpoint;
     let sweep = |of: fn(Sweep) -> u64| all(watermarks, |(_, mark)| mark.sweep.map(|sweep| big(of(sweep))));
     params![
@@ -314,7 +313,7 @@ fn saved(shard: Shard, epoch: Epoch, checkpoint: &Checkpoint) -> Vec<Param> {
         all(replayed, |replayed| big(replayed.topic.0)),
         all(replayed, |replayed| replayed.subscription.map(|id| big(id.0))),
         all(replayed, |replayed| big(replayed.from.0)),
-        SLICE,
+        slice,
     ]
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use resync_core::datetime::DateTime;
 use tokio_postgres::types::ToSql;
@@ -14,8 +15,7 @@ use crate::store::encoding::layout::TopicState;
 use crate::store::room::{Group, aim, by_size, to_the_last};
 use crate::store::{Offset, Payer, Result, Shares, TopicId, Trimmed, Usage};
 
-/// Records that one command removes, and what notifications among them weigh. In tests so few that whatever is removed takes several.
-const SLICE: i32 = if cfg!(test) { 3 } else { 1_024 };
+/// What the notifications weigh that one command removes.
 const SLICE_BYTES: i64 = 16 * 1024 * 1024;
 /// Topics that are forgotten in one command.
 const IDLE: i64 = 32;
@@ -51,6 +51,7 @@ SELECT n.place, n.weight, n.received_at FROM hub.notification n
 WHERE n.topic = $1 AND n.place >= $2 ORDER BY n.place LIMIT $3";
 const CUT: &str = "
 SELECT notifications, bytes, publishers_shrank, strangers_shrank, is_done FROM hub.cut_1($1, $2, $3, $4, $5, $6, $7)";
+const SET_ASIDE: &str = "SELECT moved FROM hub.set_aside_1($1, $2, $3, $4, $5)";
 const FORGET_SKIPS: &str = "SELECT hub.forget_skips_1($1, $2, $3, $4) AS forgotten";
 const FORGET_GAPS: &str = "SELECT hub.forget_gaps_1($1, $2, $3, $4) AS forgotten";
 const FORGET_NAMES: &str = "SELECT hub.forget_names_1($1, $2, $3) AS forgotten";
@@ -74,10 +75,11 @@ pub(super) async fn trim(shared: &Shared, older_than: DateTime, shares: Shares) 
         logs.make_publishers_room(shared, shares.publishers, &mut trimmed).await?;
         logs.make_strangers_room(shared, shares.strangers, &mut trimmed).await?;
     }
-    let older_than = older_than.to_system_time();
-    while forgotten(shared, FORGET_GAPS, &[&older_than, &SLICE]).await? == SLICE {}
-    while forgotten(shared, FORGET_NAMES, &[&SLICE]).await? == SLICE {}
+    let (older_than, slice) = (older_than.to_system_time(), shared.config.limits.slice);
+    while forgotten(shared, FORGET_GAPS, &[&older_than, &slice]).await? == slice {}
+    while forgotten(shared, FORGET_NAMES, &[&slice]).await? == slice {}
     forget_idle(shared).await?;
+    while set_aside(shared, older_than).await? > 0 {}
     shared.refresh_usage().await?;
     Ok(trimmed)
 }
@@ -92,7 +94,7 @@ pub(super) async fn make_room(shared: &Shared, shares: Shares) -> Result<Trimmed
 
 async fn remove_old(shared: &Shared, older_than: DateTime, trimmed: &mut Trimmed) -> Result<()> {
     loop {
-        let limit = i64::from(SLICE);
+        let limit = i64::from(shared.config.limits.slice);
         let old = shared.retention.read(OLD, &[&older_than.to_system_time(), &limit], DEADLINE).await?;
         let places = old.iter().map(|row| {
             let fields = Fields::of("topics", row);
@@ -115,7 +117,8 @@ async fn cut(
 ) -> Result<u64> {
     let topics: Vec<_> = uptos.keys().map(|topic| big(topic.0)).collect();
     let places: Vec<_> = uptos.values().map(|upto| big(upto.0)).collect();
-    let (slice, mut removed) = (i64::from(SLICE), 0);
+    let few = shared.config.limits.slice;
+    let (slice, mut removed) = (i64::from(few), 0);
     loop {
         let parameters: [&(dyn ToSql + Sync); 5] = [&topics, &places, &last_too, &slice, &SLICE_BYTES];
         let rows = shared.retention.write(CUT, &parameters, DEADLINE).await?;
@@ -134,7 +137,7 @@ async fn cut(
     // What was not cut off after all is read again.
     let firsts: HashMap<_, _> = uptos.iter().map(|(topic, upto)| (*topic, *upto)).collect();
     shared.notifications.forget_before(&firsts);
-    while forgotten(shared, FORGET_SKIPS, &[&topics, &SLICE]).await? == SLICE {}
+    while forgotten(shared, FORGET_SKIPS, &[&topics, &few]).await? == few {}
     Ok(removed)
 }
 
@@ -148,6 +151,15 @@ async fn forget_idle(shared: &Shared) -> Result<()> {
         after = *last;
         forgotten(shared, FORGET_TOPICS, &[&ids]).await?;
     }
+}
+
+/// Sets aside what stays of days that are older than this, as many as one command may; returns how many.
+async fn set_aside(shared: &Shared, older_than: SystemTime) -> Result<i32> {
+    let slice = shared.config.limits.slice;
+    let parameters: [&(dyn ToSql + Sync); 3] = [&older_than, &slice, &SLICE_BYTES];
+    // Bodies are written once more.
+    let rows = shared.retention.write(SET_ASIDE, &parameters, 4 * DEADLINE).await?;
+    Fields::of("log", the_only(&rows)?).small("moved")
 }
 
 /// How many a command has forgotten.
@@ -223,7 +235,7 @@ impl Logs {
             trimmed.early += 1;
             let known = self.known.get(&topic);
             largest.extend(known.and_then(|known| by_size(&known.state, known.is_subscribed)));
-            if self.chosen >= SLICE {
+            if self.chosen >= shared.config.limits.slice {
                 self.cut(shared, false, trimmed).await?;
             }
         }
@@ -249,7 +261,7 @@ impl Logs {
             let Some(freed) = freed else { continue };
             self.strangers = self.strangers.saturating_sub(freed);
             trimmed.early += 1;
-            if self.chosen >= SLICE {
+            if self.chosen >= shared.config.limits.slice {
                 self.cut(shared, true, trimmed).await?;
             }
         }

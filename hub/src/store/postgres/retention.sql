@@ -74,6 +74,34 @@ BEGIN
 END
 $$;
 
+-- Sets aside at most `slice` notifications that weigh `most` together, or one, of days on which nothing is left of what is younger than this: the
+-- newest of topics with subscriptions, each of which may stay for years. Then the tables of these days can be dropped. Answers how many.
+CREATE OR REPLACE FUNCTION hub.set_aside_1(
+    line bigint, generation bigint, older_than timestamptz, slice integer, most bigint, OUT moved integer
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    aside date := date '0001-01-01';
+    -- Yesterday's is left alone, as where days are dropped.
+    bound date := least(older_than AT TIME ZONE 'UTC', (clock_timestamp() AT TIME ZONE 'UTC') - interval '1 day')::date;
+    topics bigint[];
+    places bigint[];
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    SELECT array_agg(c.topic), array_agg(c.place) INTO topics, places FROM (
+        SELECT o.topic, o.place, sum(o.weight) OVER (ORDER BY o.topic, o.place) - o.weight AS ahead FROM (
+            SELECT n.topic, n.place, n.weight FROM hub.notification n WHERE n.day > aside AND n.day < bound LIMIT slice
+        ) o
+    ) c WHERE c.ahead < most;
+    -- Whoever cuts a log off has it locked, and would fail at a row that moves meanwhile.
+    PERFORM FROM hub.topic t WHERE t.id = ANY (topics) ORDER BY t.id FOR NO KEY UPDATE;
+    UPDATE hub.notification n SET day = aside FROM unnest(topics, places) AS c(topic, place)
+    WHERE n.topic = c.topic AND n.place = c.place AND n.day > aside AND n.day < bound;
+    -- Those that are gone by now count, too: the next ones are looked for.
+    moved := coalesce(cardinality(topics), 0);
+END
+$$;
+
 -- Forgets at most `slice` skips of notifications that these logs no longer hold. Answers how many.
 CREATE OR REPLACE FUNCTION hub.forget_skips_1(line bigint, generation bigint, topics bigint[], slice integer) RETURNS integer
 LANGUAGE plpgsql AS $$

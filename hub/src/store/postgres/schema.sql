@@ -148,6 +148,7 @@ CREATE TABLE hub.chain_break (
 );
 
 -- The log. `day` is that on which a notification was written down, so that a whole day can be dropped; place and topic are unique without it.
+-- What stays for longer is moved to the first day of all, so that there are no more days than retention keeps.
 CREATE TABLE hub.notification (
     topic bigint NOT NULL,
     place bigint NOT NULL,

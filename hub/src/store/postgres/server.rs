@@ -234,11 +234,12 @@ fn unusable(reason: impl std::fmt::Display) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Durability;
+    use crate::config::{DatabaseLimits, Durability};
 
     fn config(url: &str) -> DatabaseConfig {
         let url = url.to_owned().into();
-        DatabaseConfig { url, ca: None, durability: Durability::Proven, data_dir: PathBuf::from("data") }
+        let (data_dir, limits) = (PathBuf::from("data"), DatabaseLimits::default());
+        DatabaseConfig { url, ca: None, durability: Durability::Proven, data_dir, limits }
     }
 
     fn modes(url: &str) -> Vec<(String, SslMode)> {

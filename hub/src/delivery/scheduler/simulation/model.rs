@@ -21,7 +21,7 @@ impl World {
         let excused = |offset: Offset| {
             let skips = self.durable.skips.iter().chain(&self.scheduler.unsaved.skips);
             let mut skips = skips.chain(self.unsaved.iter().flat_map(|checkpoint| &checkpoint.skips));
-            // A suspect is given up at once when the next one is taken.
+            // A suspect comes late, or is given up, after the next one.
             let suspected = attempt.past_suspect && offset.next() == attempt.offset;
             offset < first
                 || suspected

@@ -75,7 +75,9 @@ impl World {
             None => DeliveryOutcome::Delivered,
         };
         if outcome == DeliveryOutcome::Delivered {
-            self.receive(attempt, offset, Some(self.interval));
+            // What is taken behind a suspect is only known for good once that is taken or given up.
+            let learned = (!attempt.past_suspect).then_some(self.interval);
+            self.receive(attempt, offset, learned);
         }
         self.scheduler.attempt_finished(&attempt, Finished::Answered { offset, outcome }, self.now);
     }

@@ -96,6 +96,9 @@ impl TopicState {
         let Some(entry) = self.table.get(id) else { return false };
         let to = Offset(from.0.saturating_sub(1)).max(entry.start);
         let done = self.done_of(id);
+        if let Some(active) = self.active.get_mut(&id) {
+            active.owe_taken();
+        }
         if self.active.get(&id).map_or(done, |active| active.cursor) <= to {
             return false;
         }
@@ -115,6 +118,7 @@ impl TopicState {
         for (id, active) in &mut self.active {
             let Some(entry) = self.table.get(*id) else { continue };
             let to = to.max(entry.start);
+            active.owe_taken();
             let parked = active.phase == Phase::Parked;
             if active.cursor > to || parked {
                 active.rewind(active.cursor.min(to));

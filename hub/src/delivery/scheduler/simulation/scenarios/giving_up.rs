@@ -57,6 +57,70 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
     assert_eq!((got, skipped), (vec![1, 3, 4, 5], true));
 }
 
+/// A subscriber takes all of five notifications but the second, which it answers so, one answer after the other, before it takes that too;
+/// returns what it got, and what was given up.
+fn answering_the_second(answers: &[u16]) -> (Vec<u64>, [u64; 4]) {
+    let mut world = World::new(71);
+    world.scheduler.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
+    let topic = TopicId(1);
+    world.subscribe_to(topic, world.lease(LONG));
+    (0..5).for_each(|_| world.publish_to(topic));
+    let (mut got, mut answers) = (Vec::new(), answers.iter());
+    while world.scheduler.next_timer().is_some() || got.is_empty() {
+        while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+            let status = if attempt.offset == Offset(2) { answers.next() } else { None };
+            let status = status.map_or(http::StatusCode::OK, |status| (*status).try_into().unwrap());
+            let outcome = DeliveryOutcome::of_status(status, None);
+            if outcome == DeliveryOutcome::Delivered {
+                got.push(attempt.offset.0);
+            }
+            let answered = Finished::Answered { offset: attempt.offset, outcome };
+            world.scheduler.attempt_finished(&attempt, answered, world.now);
+        }
+        world.wait(1);
+    }
+    (got, world.scheduler.take_counts().given_up)
+}
+
+#[test]
+fn a_server_that_comes_back_between_two_attempts_gets_what_it_failed_at_behind_the_next_one() {
+    assert_eq!(answering_the_second(&[500; 4]), (vec![1, 3, 2, 4, 5], [0; 4]));
+    assert_eq!(answering_the_second(&[500; 5]), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
+    // It asks for patience: the order is what it was, and what it has comes again.
+    assert_eq!(answering_the_second(&[500, 500, 500, 500, 429]), (vec![1, 3, 2, 3, 4, 5], [0; 4]));
+}
+
+#[test]
+fn what_was_taken_behind_a_suspect_comes_again_where_the_operator_wants_it_so() {
+    for is_of_all in [false, true] {
+        let (mut world, topic) = (World::new(73), TopicId(1));
+        world.scheduler.limits.retry.trouble = vec![Duration::from_secs(10); 6];
+        let id = world.subscribe_to(topic, world.lease(LONG));
+        (0..3).for_each(|_| world.publish_to(topic));
+        let error = DeliveryOutcome::of_status(http::StatusCode::INTERNAL_SERVER_ERROR, None);
+        let (mut got, mut failures) = (Vec::new(), 0);
+        for _ in 0..120 {
+            while let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL) {
+                let fails = attempt.offset == Offset(2) && failures < 4;
+                failures += u32::from(fails);
+                let outcome = if fails { error.clone() } else { DeliveryOutcome::Delivered };
+                if !fails {
+                    got.push(attempt.offset.0);
+                }
+                let answered = Finished::Answered { offset: attempt.offset, outcome };
+                world.scheduler.attempt_finished(&attempt, answered, world.now);
+                if got == [1, 3] {
+                    let subscription = (!is_of_all).then_some(id);
+                    let replay = Command::Replay { topic, subscription, from: Offset(3) };
+                    world.scheduler.execute(&replay, world.now);
+                }
+            }
+            world.wait(1);
+        }
+        assert_eq!(got, [1, 3, 2, 3], "{is_of_all}");
+    }
+}
+
 /// What a subscriber has got after 13 minutes whose server hangs up on the second of five notifications, or lets it time out, and what
 /// was given up; `others`: whether its host answers somebody else every few seconds.
 fn unanswered_at_the_second(outcome: &DeliveryOutcome, others: bool) -> (Vec<u64>, [u64; 4]) {
