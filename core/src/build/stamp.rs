@@ -65,12 +65,12 @@ impl Stamp {
     }
 
     /// In bytes.
-    pub(super) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.length
     }
 
     /// When the content was last modified.
-    pub(super) fn modified(&self) -> SystemTime {
+    pub fn modified(&self) -> SystemTime {
         let part = |nanoseconds: u128| u64::try_from(nanoseconds).unwrap_or(u64::MAX);
         let (distance, second) = (self.modified.unsigned_abs(), SECOND.unsigned_abs());
         let distance = Duration::from_secs(part(distance / second))

@@ -10,11 +10,12 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use resync_common::{space::Space, words::Size};
 use resync_core::{
-    build::Item,
+    build::{Item, OpenFolder, Stamp},
     digest::{Agreement, Algorithm, Digest, Hasher},
     durable::{self, folder_of},
 };
@@ -52,9 +53,7 @@ impl Store {
 
     /// The file of a content.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
-        let text = digest.to_string();
-        let name = text.rsplit(':').next().unwrap_or_default();
-        self.folder.join(name.get(..2).unwrap_or_default()).join(name)
+        self.folder.join(name_of(digest))
     }
 
     /// Opens a content, if it is there.
@@ -96,14 +95,23 @@ impl Store {
     }
 }
 
+/// The path of a content below the folder of all.
+fn name_of(digest: &Digest) -> String {
+    let text = digest.to_string();
+    let name = text.rsplit(':').next().unwrap_or_default();
+    [name.get(..2).unwrap_or_default(), name].join("/")
+}
+
 /// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
 pub(super) struct Incoming {
     store: Store,
+    /// The folder of all: in it each change looks for its content.
+    there: OpenFolder,
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
-    /// The folders of contents that were there before.
-    reused: BTreeSet<PathBuf>,
+    /// When the state was saved last: the names of older contents are on the disk.
+    saved: Option<SystemTime>,
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
@@ -113,22 +121,30 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
-        let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
-        let (pending, known) = (Vec::new(), HashSet::new());
-        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0, copied: 0 }
+        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
+        let state = fs::metadata(store.folder.with_file_name("state.json"));
+        let saved = state.and_then(|state| state.modified()).ok();
+        let there = OpenFolder::open(&store.folder);
+        Self { store, there, pending, known, unsynced, saved, is_open: false, bytes: 0, copied: 0 }
     }
 
-    /// Whether a content is there, or on its way.
-    pub(super) fn has(&mut self, digest: &Digest) -> bool {
+    /// Whether a content is there, or on its way. It is not read: a file with its name and, where that is told, its length is trusted.
+    pub(super) fn has(&mut self, digest: &Digest, length: Option<u64>) -> bool {
         if self.known.contains(digest) {
             return true;
         }
-        let path = self.store.path(digest);
-        let is_there = path.is_file();
-        if is_there && !self.reused.contains(folder_of(&path)) {
-            self.reused.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
+        let Ok(Some(there)) = self.there.stamp(Path::new(&name_of(digest))) else { return false };
+        let is_it = length.is_none_or(|length| length == there.length());
+        if is_it && !self.is_saved(&there) {
+            let path = self.store.path(digest);
+            self.unsynced.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
         }
-        is_there
+        is_it
+    }
+
+    /// Whether a content is older than the state. What is not may be of a killed run, which left its name for others to sync.
+    fn is_saved(&self, there: &Stamp) -> bool {
+        self.saved.is_some_and(|saved| there.modified() < saved)
     }
 
     /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
@@ -142,7 +158,7 @@ impl Incoming {
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
         let Some(digest) = hashes.get(Algorithm::Sha256).copied().filter(|_| is_it) else { return Ok(None) };
-        if !self.has(&digest) {
+        if !self.has(&digest, Some(length)) {
             self.pending.push((draft.into_temp_path(), digest, length));
             self.known.insert(digest);
             self.bytes += length;
@@ -176,12 +192,8 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last.
+    /// Makes their names durable, and those that a killed run may have left. A run that took nothing new syncs nothing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        let saved = modified(&self.store.folder.with_file_name("state.json"));
-        let reused = std::mem::take(&mut self.reused).into_iter();
-        self.unsynced.extend(reused.filter(|folder| modified(folder) >= saved));
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -269,7 +281,19 @@ impl Write for Both<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// A store in which the text `one` lies, its item and its digest.
+    fn stored(out: &Path) -> (Store, Item, Digest) {
+        let (store, item) = (Store::of(out), Item::new("http://e.x/").content(b"one"));
+        let mut incoming = Incoming::new(store.clone());
+        let digest = take(&mut incoming, "one", &item).unwrap();
+        incoming.flush().unwrap();
+        incoming.finish().unwrap();
+        (store, item, digest)
+    }
 
     fn take(incoming: &mut Incoming, text: &str, item: &Item) -> Option<Digest> {
         let mut file = tempfile::tempfile().unwrap();
@@ -298,10 +322,13 @@ mod tests {
         assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
         let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
         assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
-        assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
+        assert!(
+            incoming.has(&digest, None) && store.open(&digest).unwrap().is_none(),
+            "it waits for its name"
+        );
         incoming.flush().unwrap();
         incoming.finish().unwrap();
-        assert!(incoming.has(&digest) && (incoming.bytes, incoming.copied) == (6, 6));
+        assert!(incoming.has(&digest, None) && (incoming.bytes, incoming.copied) == (6, 6));
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
         incoming.flush().unwrap();
         assert_eq!(incoming.bytes, 6);
@@ -310,6 +337,40 @@ mod tests {
         assert!(left.all(|path| path.is_dir()), "no draft is left");
         store.remove_all().unwrap();
         assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem010_a_content_that_is_there_is_synced_again_only_where_the_state_was_not_saved_since() {
+        let out = tempfile::tempdir().unwrap();
+        let (store, _, digest) = stored(out.path());
+        let is_synced_again = || {
+            let mut incoming = Incoming::new(store.clone());
+            assert!(incoming.has(&digest, Some(3)) && !incoming.is_open, "nothing is written");
+            !incoming.unsynced.is_empty()
+        };
+        assert!(is_synced_again(), "there is no state yet");
+        let state = File::create(store.folder().with_file_name("state.json")).unwrap();
+        let written = fs::metadata(store.path(&digest)).unwrap().modified().unwrap();
+        let second = Duration::from_secs(1);
+        for (saved, expected) in [(written - second, true), (written, true), (written + second, false)] {
+            state.set_modified(saved).unwrap();
+            assert_eq!(is_synced_again(), expected);
+        }
+    }
+
+    #[test]
+    fn mem010_a_file_of_another_length_is_not_trusted_and_the_content_takes_its_place() {
+        let out = tempfile::tempdir().unwrap();
+        let (store, item, digest) = stored(out.path());
+        for wrong in ["", "on", "one "] {
+            fs::write(store.path(&digest), wrong).unwrap();
+            let mut incoming = Incoming::new(store.clone());
+            assert!(!incoming.has(&digest, Some(3)), "{wrong:?}");
+            assert_eq!(take(&mut incoming, "one", &item), Some(digest));
+            incoming.flush().unwrap();
+            incoming.finish().unwrap();
+            assert_eq!(fs::read(store.path(&digest)).unwrap(), b"one");
+        }
     }
 
     #[test]

@@ -304,7 +304,7 @@ impl Work {
     fn keep(&mut self, event: &Event) -> (Option<Digest>, bool) {
         let item = &event.item;
         let told = item.hashes.get(Algorithm::Sha256).copied();
-        if told.is_some_and(|told| self.incoming.has(&told)) {
+        if told.is_some_and(|told| self.incoming.has(&told, item.length)) {
             self.taken.count += 1;
             return (told, true);
         }
