@@ -95,13 +95,6 @@ impl Store {
     }
 }
 
-/// The path of a content below the folder of all.
-fn name_of(digest: &Digest) -> String {
-    let text = digest.to_string();
-    let name = text.rsplit(':').next().unwrap_or_default();
-    [name.get(..2).unwrap_or_default(), name].join("/")
-}
-
 /// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
 pub(super) struct Incoming {
     store: Store,
@@ -219,6 +212,13 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// The path of a content below the folder of all.
+fn name_of(digest: &Digest) -> String {
+    let text = digest.to_string();
+    let name = text.rsplit(':').next().unwrap_or_default();
+    [name.get(..2).unwrap_or_default(), name].join("/")
 }
 
 /// Writes a content, of which this length is told, into a new file; returns its length, and how much was copied.
