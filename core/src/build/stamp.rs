@@ -70,7 +70,7 @@ impl Stamp {
     }
 
     /// When the content was last modified.
-    pub fn modified(&self) -> SystemTime {
+    pub(super) fn modified(&self) -> SystemTime {
         let part = |nanoseconds: u128| u64::try_from(nanoseconds).unwrap_or(u64::MAX);
         let (distance, second) = (self.modified.unsigned_abs(), SECOND.unsigned_abs());
         let distance = Duration::from_secs(part(distance / second))

@@ -15,7 +15,7 @@ use std::{
 
 use resync_common::{space::Space, words::Size};
 use resync_core::{
-    build::{Item, OpenFolder, Stamp},
+    build::{Item, OpenFolder},
     digest::{Agreement, Algorithm, Digest, Hasher},
     durable::{self, folder_of},
 };
@@ -103,7 +103,7 @@ pub(super) struct Incoming {
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
-    /// When the state was saved last: the names of older contents are on the disk.
+    /// When the state was saved last: what a folder had then is on the disk.
     saved: Option<SystemTime>,
     is_open: bool,
     /// The length of the new ones together.
@@ -122,22 +122,14 @@ impl Incoming {
     }
 
     /// Whether a content is there, or on its way. It is not read: a file with its name and, where that is told, its length is trusted.
-    pub(super) fn has(&mut self, digest: &Digest, length: Option<u64>) -> bool {
+    pub(super) fn has(&self, digest: &Digest, length: Option<u64>) -> bool {
         if self.known.contains(digest) {
             return true;
         }
-        let Ok(Some(there)) = self.there.stamp(Path::new(&name_of(digest))) else { return false };
-        let is_it = length.is_none_or(|length| length == there.length());
-        if is_it && !self.is_saved(&there) {
-            let path = self.store.path(digest);
-            self.unsynced.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
-        }
-        is_it
-    }
-
-    /// Whether a content is older than the state. What is not may be of a killed run, which left its name for others to sync.
-    fn is_saved(&self, there: &Stamp) -> bool {
-        self.saved.is_some_and(|saved| there.modified() < saved)
+        let there = self.there.stamp(Path::new(&name_of(digest)));
+        there.is_ok_and(|there| {
+            there.is_some_and(|there| length.is_none_or(|length| length == there.length()))
+        })
     }
 
     /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
@@ -185,8 +177,10 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable, and those that a killed run may have left. A run that took nothing new syncs nothing.
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last. Where there
+    /// are none it syncs nothing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.unsynced.extend(changed_since(&self.store.folder, self.saved)?);
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -212,6 +206,25 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// The folders of contents that changed at this moment or later, with that of all; every one where there was no such moment.
+fn changed_since(all: &Path, moment: Option<SystemTime>) -> io::Result<Vec<PathBuf>> {
+    let folders = match fs::read_dir(all) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folders => folders?,
+    };
+    let mut changed = Vec::new();
+    for folder in folders {
+        let folder = folder?;
+        if folder.file_type()?.is_dir() && Some(folder.metadata()?.modified()?) >= moment {
+            changed.push(folder.path());
+        }
+    }
+    if !changed.is_empty() {
+        changed.push(all.to_owned());
+    }
+    Ok(changed)
 }
 
 /// The path of a content below the folder of all.
@@ -340,22 +353,19 @@ mod tests {
     }
 
     #[test]
-    fn mem010_a_content_that_is_there_is_synced_again_only_where_the_state_was_not_saved_since() {
+    fn mem010_names_are_synced_again_only_where_the_state_was_not_saved_since() {
         let out = tempfile::tempdir().unwrap();
         let (store, _, digest) = stored(out.path());
-        let is_synced_again = || {
-            let mut incoming = Incoming::new(store.clone());
-            assert!(incoming.has(&digest, Some(3)) && !incoming.is_open, "nothing is written");
-            !incoming.unsynced.is_empty()
-        };
-        assert!(is_synced_again(), "there is no state yet");
-        let state = File::create(store.folder().with_file_name("state.json")).unwrap();
-        let written = fs::metadata(store.path(&digest)).unwrap().modified().unwrap();
+        let folder = folder_of(&store.path(&digest)).to_owned();
+        let all = vec![folder.clone(), store.folder().to_owned()];
+        let named = fs::metadata(&folder).unwrap().modified().unwrap();
         let second = Duration::from_secs(1);
-        for (saved, expected) in [(written - second, true), (written, true), (written + second, false)] {
-            state.set_modified(saved).unwrap();
-            assert_eq!(is_synced_again(), expected);
+        let to_sync = |saved| changed_since(store.folder(), saved).unwrap();
+        for saved in [None, Some(named - second), Some(named)] {
+            assert_eq!(to_sync(saved), all, "{saved:?}");
         }
+        assert!(to_sync(Some(named + second)).is_empty());
+        assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
     }
 
     #[test]
