@@ -65,7 +65,7 @@ impl Stamp {
     }
 
     /// In bytes.
-    pub(super) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.length
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Writing {
 struct Versions {
     name: String,
     bytes: u64,
+    /// Buffer of a line.
+    text: Vec<u8>,
     lines: BufWriter<FolderDraft>,
 }
 
@@ -53,8 +55,8 @@ impl Writing {
         let mut sink = FolderSink::open(out.join(FOLDER))?;
         let lines = sink.create(name).map_err(|source| unwritable(out, name, source))?;
         let lines = BufWriter::with_capacity(stored::BUFFER, lines);
-        let changes =
-            BufWriter::new(sink.create(CHANGES).map_err(|source| unwritable(out, CHANGES, source))?);
+        let changes = sink.create(CHANGES).map_err(|source| unwritable(out, CHANGES, source))?;
+        let changes = BufWriter::with_capacity(stored::BUFFER, changes);
         let out = out.to_owned();
         let (text, versions) = (String::new(), None);
         Ok(Self { out, sink, name, is_whole, text, lines, changes, versions })
@@ -82,15 +84,15 @@ impl Writing {
             Some(versions) => versions,
             none => {
                 let draft = self.sink.create(name).map_err(failed)?;
-                none.insert(Versions { name: name.to_owned(), bytes: 0, lines: BufWriter::new(draft) })
+                let lines = BufWriter::with_capacity(stored::BUFFER, draft);
+                none.insert(Versions { name: name.to_owned(), bytes: 0, text: Vec::new(), lines })
             }
         };
         for line in lines {
-            self.text.clear();
-            self.text.push_str(&serde_json::to_string(line).map_err(|error| failed(error.into()))?);
-            self.text.push('\n');
-            versions.lines.write_all(self.text.as_bytes()).map_err(failed)?;
-            versions.bytes += self.text.len() as u64;
+            versions.text.clear();
+            write_line(&mut versions.text, line).map_err(failed)?;
+            versions.lines.write_all(&versions.text).map_err(failed)?;
+            versions.bytes += versions.text.len() as u64;
         }
         Ok(())
     }
@@ -104,7 +106,7 @@ impl Writing {
         };
         let mut files = vec![written(lines, name)?, written(changes, CHANGES)?];
         let mut segment = None;
-        if let Some(Versions { name, bytes, lines }) = versions {
+        if let Some(Versions { name, bytes, lines, .. }) = versions {
             files.push(written(lines, &name)?);
             segment = Some(Segment { name, bytes });
         }

@@ -4,7 +4,7 @@
 //! what it has seen.
 
 use std::{
-    fs::File,
+    fs::{self, File, Metadata},
     io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
     vec,
@@ -124,11 +124,18 @@ impl Journal {
         VersionsOf { loc, segments, open: None, second: None, ordinal: 0 }
     }
 
+    /// Counts versions of resources that come in the order of their URIs.
+    pub(super) fn finder(&self) -> Finder {
+        Finder { segments: self.segments.clone(), open: Vec::new(), last: String::new() }
+    }
+
     /// The file with the bytes of a version, which nobody ever changes; `None` for a deletion, and where the bytes are not kept: there
-    /// was no room, or [retention](super::retention) removed them.
+    /// was no room, [retention](super::retention) removed them, or the file has another length than they had.
     pub(crate) fn content(&self, version: &Version) -> Option<PathBuf> {
         let digest = version.digest.filter(|_| version.change != Change::Deleted)?;
-        Some(self.store.path(&digest)).filter(|path| path.is_file())
+        let path = self.store.path(&digest);
+        let there = fs::metadata(&path).ok().filter(Metadata::is_file)?;
+        version.length.is_none_or(|length| length == there.len()).then_some(path)
     }
 
     /// All lines, in the order of their URIs, and those of one resource oldest first.
@@ -161,8 +168,7 @@ impl VersionsOf {
                 return Ok(Some(line));
             }
             let Some(path) = self.segments.next() else { return Ok(None) };
-            let missing = || BuildError::File { path: path.clone(), source: io::ErrorKind::NotFound.into() };
-            self.open = Some(Search::open_if_there(&path)?.ok_or_else(missing)?);
+            self.open = Some(open(&path)?);
         }
     }
 
@@ -182,11 +188,60 @@ impl Iterator for VersionsOf {
         let next = self.next_line().transpose()?;
         Some(next.map(|line| self.numbered(line)).map_err(|error| {
             (self.open, self.segments) = (None, Vec::new().into_iter());
-            match error {
-                BuildError::File { path, source } => in_file(&path, &source),
-                other => io::Error::other(other),
-            }
+            unread(error)
         }))
+    }
+}
+
+/// Counts versions of resources. While these come in the order of their URIs, the files stay open, and each search goes on where the one
+/// before ended.
+pub(super) struct Finder {
+    segments: Vec<PathBuf>,
+    /// None before the first resource.
+    open: Vec<Search<VersionLine>>,
+    last: String,
+}
+
+impl Finder {
+    /// How many versions of a resource are such.
+    pub(super) fn count(&mut self, loc: &str, is_counted: impl Fn(&VersionLine) -> bool) -> io::Result<u64> {
+        self.go_to(loc).and_then(|()| self.count_here(loc, is_counted)).map_err(unread)
+    }
+
+    fn go_to(&mut self, loc: &str) -> Result<(), BuildError> {
+        if self.open.is_empty() || loc <= self.last.as_str() {
+            self.open = self.segments.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        }
+        loc.clone_into(&mut self.last);
+        Ok(())
+    }
+
+    fn count_here(
+        &mut self,
+        loc: &str,
+        is_counted: impl Fn(&VersionLine) -> bool,
+    ) -> Result<u64, BuildError> {
+        let mut count = 0;
+        for search in &mut self.open {
+            while let Some(line) = search.next_of(loc)? {
+                count += u64::from(is_counted(&line));
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Opens a file of the journal, which is there.
+fn open(path: &Path) -> Result<Search<VersionLine>, BuildError> {
+    let missing = || BuildError::File { path: path.to_owned(), source: io::ErrorKind::NotFound.into() };
+    Search::open_if_there(path)?.ok_or_else(missing)
+}
+
+/// The same error, as who reads the journal tells it.
+fn unread(error: BuildError) -> io::Error {
+    match error {
+        BuildError::File { path, source } => in_file(&path, &source),
+        other => io::Error::other(other),
     }
 }
 
@@ -264,8 +319,6 @@ fn in_file(path: &Path, error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use resync_core::{build::Item, digest::Algorithm};
 
     use super::*;
@@ -316,6 +369,46 @@ mod tests {
         for unknown in ["a", "http://e.x/0007x", "z"] {
             assert_eq!(found(unknown), []);
         }
+    }
+
+    #[test]
+    fn mem010_a_file_of_another_length_has_not_the_bytes_of_a_version() {
+        let out = tempfile::tempdir().unwrap();
+        let journal = journal(out.path(), &[&[line("a", "2026-01-01T00:00:00Z")]]);
+        let version = journal.versions("a").next().unwrap().unwrap();
+        assert_eq!(journal.content(&version), None, "there is none");
+        let path = journal.store.path(&version.digest.unwrap());
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (bytes, expected) in [("x", Some(&path)), ("", None), ("xx", None)] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(journal.content(&version).as_ref(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn mem032_versions_are_counted_in_files_that_stay_open_while_their_resources_come_in_order() {
+        let out = tempfile::tempdir().unwrap();
+        let second = "2026-01-01T00:00:00Z";
+        let many: Vec<_> = (0..2000).map(|number| line(&format!("http://e.x/{number:04}"), second)).collect();
+        let later = ["2026-01-01T00:00:00.5Z", "2026-01-01T00:00:01Z"];
+        let later = later.map(|moment| line("http://e.x/0007", moment));
+        let journal = journal(out.path(), &[&many, &later]);
+        let second: DateTime = second.parse().unwrap();
+        let mut finder = journal.finder();
+        let mut count = |name: &str| {
+            finder.count(&format!("http://e.x/{name}"), |line| line.moment.truncate_to_seconds() == second)
+        };
+        // The same one again, and one before it, begin anew.
+        for (name, expected) in
+            [("0007", 2), ("0007", 2), ("0003", 1), ("0007", 2), ("0007x", 0), ("1998", 1)]
+        {
+            assert_eq!(count(name).unwrap(), expected, "{name}");
+        }
+        for path in &journal.segments {
+            fs::remove_file(path).unwrap();
+        }
+        assert_eq!(count("1999").unwrap(), 1, "the files are open");
+        assert_eq!(count("0007").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

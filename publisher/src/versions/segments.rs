@@ -1,5 +1,5 @@
 //! The files of the journal from one run to the next: each run adds one, and small ones are merged, so that there are few and none is
-//! rewritten often.
+//! rewritten often. A merge syncs a file of its own, so most runs make none.
 
 use std::{
     io::{self, BufWriter, Write as _},
@@ -18,6 +18,11 @@ use crate::{
     helpers::files,
     state::{FOLDER, KeptVersions, Segment},
 };
+
+/// So many are merged at once, or more.
+const TOGETHER: usize = 4;
+/// Bytes that are written at once.
+const BUFFER: usize = 64 * 1024;
 
 /// How the names of these files begin and end.
 const NAME: (&str, &str) = ("versions-", ".jsonl");
@@ -51,7 +56,7 @@ pub(crate) fn advanced(out: &Path, before: Option<&KeptVersions>, taken: &Taken,
     kept
 }
 
-/// Merges the last files until each has at least twice the length of the one after it.
+/// Merges the last files as soon as several have less than twice the length of those after them together.
 fn merge(out: &Path, segments: &mut Vec<Segment>, build: u64) -> Result<(), BuildError> {
     let mut from = segments.len();
     let mut bytes = 0;
@@ -60,14 +65,14 @@ fn merge(out: &Path, segments: &mut Vec<Segment>, build: u64) -> Result<(), Buil
     {
         (from, bytes) = (from - 1, bytes + segment.bytes);
     }
-    if segments.len() - from < 2 {
+    if segments.len() - from < TOGETHER {
         return Ok(());
     }
     let name = format!("{}{build}-merged{}", NAME.0, NAME.1);
     let failed =
         |source| BuildError::Write { name: out.join(FOLDER).join(&name).display().to_string(), source };
     let mut sink = FolderSink::open(out.join(FOLDER))?;
-    let mut draft = BufWriter::new(sink.create(&name).map_err(failed)?);
+    let mut draft = BufWriter::with_capacity(BUFFER, sink.create(&name).map_err(failed)?);
     let (mut line, mut bytes) = (Vec::new(), 0);
     let mut lines = Lines::of(&paths(out, &segments[from..])).map_err(failed)?;
     while lines.next_into(&mut line).map_err(failed)? {
@@ -141,12 +146,15 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let all: Vec<u32> = (0..400).collect();
         let mut kept = run(out.path(), None, 1, &all);
-        let first = kept.clone();
+        let (first, mut merges) = (kept.clone(), 0);
         for build in 2..100 {
             kept = run(out.path(), Some(&kept), build, &[7]);
+            let merged = format!("{}{build}-merged{}", NAME.0, NAME.1);
+            merges += usize::from(kept.segments.iter().any(|segment| segment.name == merged));
             assert!(kept.segments.len() < 10, "{kept:?}");
             assert_eq!(kept.segments[0], first.segments[0], "the large one stays");
         }
+        assert!(merges < 98 / 3, "{merges}: most runs sync no other file than their own");
         let journal = Journal::with(out.path(), Some(&kept));
         let moments: Vec<_> =
             journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();

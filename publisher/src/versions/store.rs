@@ -10,11 +10,12 @@ use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use resync_common::{space::Space, words::Size};
 use resync_core::{
-    build::Item,
+    build::{Item, OpenFolder},
     digest::{Agreement, Algorithm, Digest, Hasher},
     durable::{self, folder_of},
 };
@@ -52,9 +53,7 @@ impl Store {
 
     /// The file of a content.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
-        let text = digest.to_string();
-        let name = text.rsplit(':').next().unwrap_or_default();
-        self.folder.join(name.get(..2).unwrap_or_default()).join(name)
+        self.folder.join(name_of(digest))
     }
 
     /// Opens a content, if it is there.
@@ -99,11 +98,13 @@ impl Store {
 /// Contents that come in during a run. They have their names, and are on the disk, after [`finish`](Self::finish).
 pub(super) struct Incoming {
     store: Store,
+    /// The folder of all: in it each change looks for its content.
+    there: OpenFolder,
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
-    /// The folders of contents that were there before.
-    reused: BTreeSet<PathBuf>,
+    /// When the state was saved last: what a folder had then is on the disk.
+    saved: Option<SystemTime>,
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
@@ -113,22 +114,22 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(store: Store) -> Self {
-        let (unsynced, reused) = (BTreeSet::new(), BTreeSet::new());
-        let (pending, known) = (Vec::new(), HashSet::new());
-        Self { store, pending, known, unsynced, reused, is_open: false, bytes: 0, copied: 0 }
+        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
+        let state = fs::metadata(store.folder.with_file_name("state.json"));
+        let saved = state.and_then(|state| state.modified()).ok();
+        let there = OpenFolder::open(&store.folder);
+        Self { store, there, pending, known, unsynced, saved, is_open: false, bytes: 0, copied: 0 }
     }
 
-    /// Whether a content is there, or on its way.
-    pub(super) fn has(&mut self, digest: &Digest) -> bool {
+    /// Whether a content is there, or on its way. It is not read: a file with its name and, where that is told, its length is trusted.
+    pub(super) fn has(&self, digest: &Digest, length: Option<u64>) -> bool {
         if self.known.contains(digest) {
             return true;
         }
-        let path = self.store.path(digest);
-        let is_there = path.is_file();
-        if is_there && !self.reused.contains(folder_of(&path)) {
-            self.reused.extend([folder_of(&path).to_owned(), self.store.folder.clone()]);
-        }
-        is_there
+        let there = self.there.stamp(Path::new(&name_of(digest)));
+        there.is_ok_and(|there| {
+            there.is_some_and(|there| length.is_none_or(|length| length == there.length()))
+        })
     }
 
     /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
@@ -142,7 +143,7 @@ impl Incoming {
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
         let Some(digest) = hashes.get(Algorithm::Sha256).copied().filter(|_| is_it) else { return Ok(None) };
-        if !self.has(&digest) {
+        if !self.has(&digest, Some(length)) {
             self.pending.push((draft.into_temp_path(), digest, length));
             self.known.insert(digest);
             self.bytes += length;
@@ -176,12 +177,10 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last.
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last. Where there
+    /// are none it syncs nothing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        let saved = modified(&self.store.folder.with_file_name("state.json"));
-        let reused = std::mem::take(&mut self.reused).into_iter();
-        self.unsynced.extend(reused.filter(|folder| modified(folder) >= saved));
+        self.unsynced.extend(changed_since(&self.store.folder, self.saved)?);
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -207,6 +206,32 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// The folders of contents that changed at this moment or later, with that of all; every one where there was no such moment.
+fn changed_since(all: &Path, moment: Option<SystemTime>) -> io::Result<Vec<PathBuf>> {
+    let folders = match fs::read_dir(all) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folders => folders?,
+    };
+    let mut changed = Vec::new();
+    for folder in folders {
+        let folder = folder?;
+        if folder.file_type()?.is_dir() && Some(folder.metadata()?.modified()?) >= moment {
+            changed.push(folder.path());
+        }
+    }
+    if !changed.is_empty() {
+        changed.push(all.to_owned());
+    }
+    Ok(changed)
+}
+
+/// The path of a content below the folder of all.
+fn name_of(digest: &Digest) -> String {
+    let text = digest.to_string();
+    let name = text.rsplit(':').next().unwrap_or_default();
+    [name.get(..2).unwrap_or_default(), name].join("/")
 }
 
 /// Writes a content, of which this length is told, into a new file; returns its length, and how much was copied.
@@ -269,7 +294,19 @@ impl Write for Both<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// A store in which the text `one` lies, its item and its digest.
+    fn stored(out: &Path) -> (Store, Item, Digest) {
+        let (store, item) = (Store::of(out), Item::new("http://e.x/").content(b"one"));
+        let mut incoming = Incoming::new(store.clone());
+        let digest = take(&mut incoming, "one", &item).unwrap();
+        incoming.flush().unwrap();
+        incoming.finish().unwrap();
+        (store, item, digest)
+    }
 
     fn take(incoming: &mut Incoming, text: &str, item: &Item) -> Option<Digest> {
         let mut file = tempfile::tempfile().unwrap();
@@ -298,10 +335,13 @@ mod tests {
         assert_eq!(take(&mut incoming, "one", &Item::new("http://e.x/")), None, "nothing is told of it");
         let md5 = Item { hashes: Digest::of(Algorithm::Md5, b"two").into(), ..item("two") };
         assert_eq!(take(&mut incoming, "two", &md5), Some(Digest::of(Algorithm::Sha256, b"two")));
-        assert!(incoming.has(&digest) && store.open(&digest).unwrap().is_none(), "it waits for its name");
+        assert!(
+            incoming.has(&digest, None) && store.open(&digest).unwrap().is_none(),
+            "it waits for its name"
+        );
         incoming.flush().unwrap();
         incoming.finish().unwrap();
-        assert!(incoming.has(&digest) && (incoming.bytes, incoming.copied) == (6, 6));
+        assert!(incoming.has(&digest, None) && (incoming.bytes, incoming.copied) == (6, 6));
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
         incoming.flush().unwrap();
         assert_eq!(incoming.bytes, 6);
@@ -310,6 +350,37 @@ mod tests {
         assert!(left.all(|path| path.is_dir()), "no draft is left");
         store.remove_all().unwrap();
         assert!(store.open(&digest).unwrap().is_none());
+    }
+
+    #[test]
+    fn mem010_names_are_synced_again_only_where_the_state_was_not_saved_since() {
+        let out = tempfile::tempdir().unwrap();
+        let (store, _, digest) = stored(out.path());
+        let folder = folder_of(&store.path(&digest)).to_owned();
+        let all = vec![folder.clone(), store.folder().to_owned()];
+        let named = fs::metadata(&folder).unwrap().modified().unwrap();
+        let second = Duration::from_secs(1);
+        let to_sync = |saved| changed_since(store.folder(), saved).unwrap();
+        for saved in [None, Some(named - second), Some(named)] {
+            assert_eq!(to_sync(saved), all, "{saved:?}");
+        }
+        assert!(to_sync(Some(named + second)).is_empty());
+        assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn mem010_a_file_of_another_length_is_not_trusted_and_the_content_takes_its_place() {
+        let out = tempfile::tempdir().unwrap();
+        let (store, item, digest) = stored(out.path());
+        for wrong in ["", "on", "one "] {
+            fs::write(store.path(&digest), wrong).unwrap();
+            let mut incoming = Incoming::new(store.clone());
+            assert!(!incoming.has(&digest, Some(3)), "{wrong:?}");
+            assert_eq!(take(&mut incoming, "one", &item), Some(digest));
+            incoming.flush().unwrap();
+            incoming.finish().unwrap();
+            assert_eq!(fs::read(store.path(&digest)).unwrap(), b"one");
+        }
     }
 
     #[test]

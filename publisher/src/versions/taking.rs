@@ -10,7 +10,7 @@ use resync_core::{
 };
 
 use super::{
-    journal::{Journal, Lines, VersionLine},
+    journal::{Finder, Journal, Lines, VersionLine},
     links::VersionLinks,
     segments,
     store::{Content, Incoming, Store},
@@ -36,6 +36,8 @@ struct Work {
     incoming: Incoming,
     contents: Contents,
     journal: Journal,
+    /// Finds what the journal has of the resources that change.
+    finder: Finder,
     /// The name of the file that the run adds to the journal.
     name: String,
     /// Whether the journal may lack resources, or know more than there are.
@@ -76,6 +78,7 @@ impl Taking {
         let is_as_before = before.is_some_and(|state| state.settings.versions.only == settings.versions.only);
         let is_due = !is_continued || !is_as_before || kept.is_none_or(|kept| !kept.is_whole);
         let now = DateTime::now();
+        let journal = Journal::with(out, kept);
         let taken = Taken {
             segment: None,
             count: 0,
@@ -90,7 +93,8 @@ impl Taking {
             links,
             incoming: Incoming::new(Store::of(out)),
             contents: Box::new(|_| Ok(None)),
-            journal: Journal::with(out, kept),
+            finder: journal.finder(),
+            journal,
             name: segments::name(build),
             is_due,
             repeats: false,
@@ -281,9 +285,8 @@ impl Work {
         let second = event.moment.truncate_to_seconds();
         let mut ordinal = 0;
         if self.until.is_some_and(|until| until.truncate_to_seconds() == second) {
-            for version in self.journal.versions(&event.item.loc) {
-                ordinal += u64::from(version?.moment.truncate_to_seconds() == second);
-            }
+            let is_in_second = |line: &VersionLine| line.moment.truncate_to_seconds() == second;
+            ordinal += self.finder.count(&event.item.loc, is_in_second)?;
         }
         if self.repeats {
             if self.second != Some(second) {
@@ -301,7 +304,7 @@ impl Work {
     fn keep(&mut self, event: &Event) -> (Option<Digest>, bool) {
         let item = &event.item;
         let told = item.hashes.get(Algorithm::Sha256).copied();
-        if told.is_some_and(|told| self.incoming.has(&told)) {
+        if told.is_some_and(|told| self.incoming.has(&told, item.length)) {
             self.taken.count += 1;
             return (told, true);
         }

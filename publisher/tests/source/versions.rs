@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
@@ -133,6 +134,28 @@ fn mem010_the_bytes_of_each_version_are_kept_once_and_nobody_changes_them_by_wri
     assert_eq!(kept(&place.out()), contents(&["alpha", "gamma", "<b/>"]));
     assert_eq!(judge_versions(&place.out()), 2);
     judge_journal(&place.out(), &["a.txt", "copy.txt", "sub/b%20c.xml"]);
+}
+
+#[test]
+fn mem010_a_change_back_to_bytes_that_are_kept_leaves_their_file_alone_unless_that_was_cut() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    let file = stored(&place.out(), &Digest::of(Algorithm::Sha256, b"alpha"));
+    let identity = || fs::metadata(&file).unwrap().ino();
+    let there_and_back = || {
+        for text in ["gamma", "alpha"] {
+            place.put("a.txt", text);
+            build(&config).succeeded();
+        }
+    };
+    let before = identity();
+    there_and_back();
+    assert_eq!(identity(), before, "nothing was written again");
+    fs::write(&file, "alp").unwrap();
+    there_and_back();
+    assert_eq!(kept(&place.out()), contents(&["alpha", "gamma", "<b/>"]));
+    assert_eq!(judge_versions(&place.out()), 4);
+    judge_journal(&place.out(), &["a.txt", "sub/b%20c.xml"]);
 }
 
 #[test]
