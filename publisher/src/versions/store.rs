@@ -211,7 +211,9 @@ impl Incoming {
 /// The folders of contents that changed at this moment or later, with that of all; every one where there was no such moment.
 fn changed_since(all: &Path, moment: Option<SystemTime>) -> io::Result<Vec<PathBuf>> {
     let folders = match fs::read_dir(all) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         folders => folders?,
     };
     let mut changed = Vec::new();
