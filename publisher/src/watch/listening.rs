@@ -291,7 +291,7 @@ mod tests {
                     known = self.listener.setup.changed_paths.lock().unwrap().clone();
                 }
             };
-            timeout(Duration::from_mins(1), noticed).await.is_ok()
+            timeout(Duration::from_secs(60), noticed).await.is_ok()
         }
     }
 
