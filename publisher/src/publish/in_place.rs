@@ -15,9 +15,13 @@ use crate::{
 
 /// Whether a document's file still has the bytes that were written.
 pub(crate) fn is_in_place(out: &Path, record: &DocumentRecord) -> bool {
-    let path = out.join(&record.path);
-    record.stamp.is_some_and(|stamp| stamp_of(&path) == Some(stamp))
-        || digest_of(&path).is_ok_and(|content| content == record.content)
+    has_stamp(out, record)
+        || digest_of(&out.join(&record.path)).is_ok_and(|content| content == record.content)
+}
+
+/// Whether nobody has touched a document's file since it was recorded: then it need not be read.
+pub(super) fn has_stamp(out: &Path, record: &DocumentRecord) -> bool {
+    record.stamp.is_some_and(|stamp| stamp_of(&out.join(&record.path)) == Some(stamp))
 }
 
 /// Records new stamps of documents whose bytes are unchanged but whose owner or time is not, so that they need not be read each time; says whether there

@@ -19,7 +19,7 @@ use crate::{
     publish::{
         Written,
         documents::Composed,
-        in_place::{digest_of, is_in_place, stamp_of},
+        in_place::{digest_of, has_stamp, is_in_place, stamp_of},
     },
     site::{DOCUMENT_FOLDER, Location},
     state::{DocumentRecord, Part},
@@ -33,7 +33,9 @@ impl Execution<'_> {
         capability: Capability,
         part: Part,
     ) -> Result<(), Error> {
-        if self.keep_record(&location, &part, None) {
+        let known = self.known_as(&location, &part).cloned();
+        if let Some(untouched) = known.clone().filter(|known| has_stamp(self.out, known)) {
+            self.done.records.push(untouched);
             return Ok(());
         }
         let path = self.out.join(&location.path);
@@ -41,7 +43,10 @@ impl Execution<'_> {
             Some(digest) => *digest,
             None => digest_of(&path).map_err(Error::cannot(Action::Read, &path))?,
         };
-        self.add_written(location, capability, part, content);
+        match known.filter(|known| known.content == content) {
+            Some(same) => self.done.records.push(same),
+            None => self.add_written(location, capability, part, content),
+        }
         Ok(())
     }
 
@@ -51,7 +56,9 @@ impl Execution<'_> {
     pub(super) fn replace(&mut self, document: &Composed) -> Result<(), Error> {
         let Composed { location, capability, bytes } = document;
         let content = Digest::of(Algorithm::Sha256, bytes);
-        if self.keep_record(location, &Part::Whole, Some(content)) {
+        let is_it = |known: &&DocumentRecord| known.content == content && is_in_place(self.out, known);
+        if let Some(same) = self.known_as(location, &Part::Whole).filter(is_it).cloned() {
+            self.done.records.push(same);
             return Ok(());
         }
         let path = self.out.join(&location.path);
@@ -60,18 +67,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Keeps the record of a document whose file is as it says, with this content if any is given; says whether there is one.
-    fn keep_record(&mut self, location: &Location, part: &Part, content: Option<Digest>) -> bool {
-        let is_it = |known: &&DocumentRecord| {
-            known.path == location.path
-                && known.part == *part
-                && content.is_none_or(|content| content == known.content)
-                && is_in_place(self.out, known)
-        };
-        let known = self.known(&location.url).filter(is_it).cloned();
-        let is_kept = known.is_some();
-        self.done.records.extend(known);
-        is_kept
+    /// The record of a document that lies and serves where this one does.
+    fn known_as(&self, location: &Location, part: &Part) -> Option<&DocumentRecord> {
+        self.known(&location.url).filter(|known| known.path == location.path && known.part == *part)
     }
 
     fn add_written(
