@@ -124,6 +124,11 @@ impl Journal {
         VersionsOf { loc, segments, open: None, second: None, ordinal: 0 }
     }
 
+    /// The file that was written last.
+    pub(super) fn newest(&self) -> Option<&Path> {
+        self.segments.last().map(PathBuf::as_path)
+    }
+
     /// Counts versions of resources that come in the order of their URIs.
     pub(super) fn finder(&self) -> Finder {
         Finder { segments: self.segments.clone(), open: Vec::new(), last: String::new() }

@@ -103,8 +103,8 @@ pub(super) struct Incoming {
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
-    /// When the state was saved last: what a folder had then is on the disk.
-    saved: Option<SystemTime>,
+    /// When a run told last what it has seen: what a folder had then is on the disk. The state says nothing of that: others save it, too.
+    synced: Option<SystemTime>,
     is_open: bool,
     /// The length of the new ones together.
     pub(super) bytes: u64,
@@ -113,12 +113,12 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(store: Store) -> Self {
+    /// For a store with this newest file of the journal, if there is any.
+    pub(super) fn new(store: Store, newest: Option<&Path>) -> Self {
         let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
-        let state = fs::metadata(store.folder.with_file_name("state.json"));
-        let saved = state.and_then(|state| state.modified()).ok();
+        let synced = newest.and_then(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
         let there = OpenFolder::open(&store.folder);
-        Self { store, there, pending, known, unsynced, saved, is_open: false, bytes: 0, copied: 0 }
+        Self { store, there, pending, known, unsynced, synced, is_open: false, bytes: 0, copied: 0 }
     }
 
     /// Whether a content is there, or on its way. It is not read: a file with its name and, where that is told, its length is trusted.
@@ -177,10 +177,10 @@ impl Incoming {
         })
     }
 
-    /// Makes their names durable, and those that a killed run may have left for others to sync: after the state was saved last. Where there
-    /// are none it syncs nothing.
+    /// Makes their names durable, and those that a killed run may have left for others to sync: after a run told last what it has seen. Where
+    /// there are none it syncs nothing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        self.unsynced.extend(changed_since(&self.store.folder, self.saved)?);
+        self.unsynced.extend(changed_since(&self.store.folder, self.synced)?);
         durable::sync_many(&[], &std::mem::take(&mut self.unsynced), &self.store.folder)
     }
 
@@ -303,7 +303,7 @@ mod tests {
     /// A store in which the text `one` lies, its item and its digest.
     fn stored(out: &Path) -> (Store, Item, Digest) {
         let (store, item) = (Store::of(out), Item::new("http://e.x/").content(b"one"));
-        let mut incoming = Incoming::new(store.clone());
+        let mut incoming = Incoming::new(store.clone(), None);
         let digest = take(&mut incoming, "one", &item).unwrap();
         incoming.flush().unwrap();
         incoming.finish().unwrap();
@@ -328,7 +328,7 @@ mod tests {
     fn mem010_only_bytes_that_have_the_told_digests_come_in_and_each_content_once() {
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone());
+        let mut incoming = Incoming::new(store.clone(), None);
         let item = |text: &str| Item::new("http://e.x/").content(text.as_bytes());
         let digest = Digest::of(Algorithm::Sha256, b"one");
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
@@ -355,19 +355,24 @@ mod tests {
     }
 
     #[test]
-    fn mem010_names_are_synced_again_only_where_the_state_was_not_saved_since() {
+    fn mem010_names_are_synced_again_only_where_no_run_has_told_of_versions_since() {
         let out = tempfile::tempdir().unwrap();
         let (store, _, digest) = stored(out.path());
         let folder = folder_of(&store.path(&digest)).to_owned();
         let all = vec![folder.clone(), store.folder().to_owned()];
         let named = fs::metadata(&folder).unwrap().modified().unwrap();
         let second = Duration::from_secs(1);
-        let to_sync = |saved| changed_since(store.folder(), saved).unwrap();
-        for saved in [None, Some(named - second), Some(named)] {
-            assert_eq!(to_sync(saved), all, "{saved:?}");
+        let to_sync = |synced| changed_since(store.folder(), synced).unwrap();
+        for synced in [None, Some(named - second), Some(named)] {
+            assert_eq!(to_sync(synced), all, "{synced:?}");
         }
         assert!(to_sync(Some(named + second)).is_empty());
         assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
+        let newest = out.path().join("versions-2.jsonl");
+        let synced = || Incoming::new(store.clone(), Some(newest.as_path())).synced;
+        assert_eq!(synced(), None, "there is none");
+        File::create(&newest).unwrap().set_modified(named + second).unwrap();
+        assert_eq!(synced(), Some(named + second));
     }
 
     #[test]
@@ -376,7 +381,7 @@ mod tests {
         let (store, item, digest) = stored(out.path());
         for wrong in ["", "on", "one "] {
             fs::write(store.path(&digest), wrong).unwrap();
-            let mut incoming = Incoming::new(store.clone());
+            let mut incoming = Incoming::new(store.clone(), None);
             assert!(!incoming.has(&digest, Some(3)), "{wrong:?}");
             assert_eq!(take(&mut incoming, "one", &item), Some(digest));
             incoming.flush().unwrap();
@@ -397,7 +402,7 @@ mod tests {
 
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone());
+        let mut incoming = Incoming::new(store.clone(), None);
         let endless = Item { length: Some(u64::MAX), ..Item::new("http://e.x/") };
         let content = Content::Other(Box::new(io::empty()));
         assert!(incoming.take(content, &endless).is_err(), "before a byte is copied");
@@ -409,7 +414,7 @@ mod tests {
     fn mem014_what_cannot_get_its_name_is_counted_and_does_not_count_as_kept() {
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone());
+        let mut incoming = Incoming::new(store.clone(), None);
         for text in ["one", "three"] {
             let item = Item::new("http://e.x/").content(text.as_bytes());
             take(&mut incoming, text, &item).unwrap();

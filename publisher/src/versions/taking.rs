@@ -91,7 +91,7 @@ impl Taking {
         };
         Self(Some(Work {
             links,
-            incoming: Incoming::new(Store::of(out)),
+            incoming: Incoming::new(Store::of(out), journal.newest()),
             contents: Box::new(|_| Ok(None)),
             finder: journal.finder(),
             journal,

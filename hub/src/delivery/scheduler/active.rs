@@ -60,8 +60,8 @@ impl FailingSince {
 /// A notification that a server failed at again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
-    /// When it failed last.
-    pub(super) failed: Instant,
+    /// When it failed last, or what comes behind it was taken.
+    pub(super) since: Instant,
     /// When it would be tried again.
     pub(super) due: Instant,
     /// What comes behind it was taken, through here.

@@ -114,8 +114,8 @@ impl Scheduler {
         let is_suspected = active.suspect_failures >= SUSPECT_AFTER;
         match self.limits.retry.decide(failure, &streak) {
             Decision::Retry(pause) if is_suspected && has_next => {
-                let (failed, due) = (now.monotonic, now.monotonic + pause);
-                self.try_beside_suspect(topic, id, Suspect { failed, due, taken: None });
+                let (since, due) = (now.monotonic, now.monotonic + pause);
+                self.try_beside_suspect(topic, id, Suspect { since, due, taken: None });
             }
             Decision::Retry(pause) => self.back_off(topic, id, pause, now),
             // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
@@ -166,7 +166,8 @@ impl Scheduler {
         match finished {
             Finished::Answered { offset, outcome: DeliveryOutcome::Delivered } => {
                 self.counts.delivered += 1;
-                self.try_beside_suspect(topic, id, Suspect { taken: Some(*offset), ..suspect });
+                let (since, taken) = (now.monotonic, Some(*offset));
+                self.try_beside_suspect(topic, id, Suspect { since, taken, ..suspect });
             }
             Finished::SubscriptionEnded => self.remove(topic, id),
             Finished::RateLimited(wait) => {

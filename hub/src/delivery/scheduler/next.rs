@@ -19,8 +19,8 @@ const WITHHELD: Duration = Duration::from_secs(30);
 /// For how long permits count as scarce after they were so.
 const SCARCE: Duration = Duration::from_secs(5);
 
-/// How long after a failure the next notification shows whether the failure was for what was sent. Later than this the host may have been
-/// down, and up again: what failed then is as good as any other.
+/// How long after a failure the next notification shows whether the failure was for what was sent, and after that the same one once more.
+/// Later than this the host may have been down, and up again, or be down: what failed then is as good as any other.
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// A subscription that could be served and was not for longer than this is past due.
@@ -211,9 +211,11 @@ impl Scheduler {
             self.go_on(topic, id, now);
             return None;
         }
-        let is_too_late =
-            |suspect: &mut Suspect| suspect.taken.is_none() && now.monotonic - suspect.failed > MOMENT;
-        if let Some(suspect) = active.suspect.take_if(is_too_late) {
+        let is_too_late = |suspect: &mut Suspect| now.monotonic - suspect.since > MOMENT;
+        // What was to be tried once more is tried as any other, and what was taken behind it comes again in its turn.
+        if let Some(suspect) = active.suspect.take_if(is_too_late)
+            && suspect.taken.is_none()
+        {
             self.back_off(topic, id, suspect.due.saturating_duration_since(now.monotonic), now);
             return None;
         }

@@ -131,6 +131,7 @@ async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_drop
     let trimmed = store.trim(DateTime::now(), within(u64::MAX)).await.unwrap();
     assert_eq!(trimmed.notifications, 4);
     assert!(!is_there());
+    assert_eq!(place.faults(), [""; 0], "what was set aside belongs to its logs");
     for url in &urls {
         let (id, next) = append(&*store, posted(url, "new")).await;
         assert_eq!(next, Offset(3));

@@ -39,13 +39,13 @@ on_postgres!(
     each_knows_which_hubs_are_up_and_who_owns_what,
 );
 
-/// Locks all topics until a statement of each of two hubs waits, and tells which identity was given last by then.
+/// Locks all topics until a statement of each of two hubs waits, for half a minute at most, and tells which identity was given last by then.
 const HOLD_TOPICS: &str = "
 BEGIN;
 DO $$ BEGIN
     PERFORM FROM hub.topic FOR UPDATE;
     PERFORM pg_advisory_xact_lock(77, 7);
-    LOOP
+    FOR nth IN 1..3000 LOOP
         PERFORM pg_stat_clear_snapshot();
         EXIT WHEN (
             SELECT count(*) FROM pg_stat_activity a

@@ -49,9 +49,13 @@ pub(super) async fn any_session(config: &DatabaseConfig) -> Result<Session> {
     Server::new(config)?.connect().await.map_err(StoreError::Away)
 }
 
+/// Nothing is dropped from now on. A day whose notifications are set aside is, and who sees the store as it was before would miss them.
+const STAND_STILL: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE hub.notification IN ACCESS SHARE MODE";
+
 /// Everything that is read from now on is as of this moment.
 pub(super) async fn stand_still(session: &Session) -> Result<()> {
-    execute(session, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    execute(session, STAND_STILL).await
 }
 
 /// Makes sure that this version can read the store, and every secret with these keys.

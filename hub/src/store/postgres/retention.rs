@@ -17,6 +17,8 @@ use crate::store::{Offset, Payer, Result, Shares, TopicId, Trimmed, Usage};
 
 /// What the notifications weigh that one command removes.
 const SLICE_BYTES: i64 = 16 * 1024 * 1024;
+/// The same of those that one command sets aside. Bodies are written once more, while their topics are locked.
+const ASIDE_BYTES: i64 = 2 * 1024 * 1024;
 /// Topics that are forgotten in one command.
 const IDLE: i64 = 32;
 /// Notifications of one log that are looked at at once.
@@ -51,7 +53,7 @@ SELECT n.place, n.weight, n.received_at FROM hub.notification n
 WHERE n.topic = $1 AND n.place >= $2 ORDER BY n.place LIMIT $3";
 const CUT: &str = "
 SELECT notifications, bytes, publishers_shrank, strangers_shrank, is_done FROM hub.cut_1($1, $2, $3, $4, $5, $6, $7)";
-const SET_ASIDE: &str = "SELECT moved FROM hub.set_aside_1($1, $2, $3, $4, $5)";
+const SET_ASIDE: &str = "SELECT last_topic, last_place FROM hub.set_aside_1($1, $2, $3, $4, $5, $6, $7)";
 const FORGET_SKIPS: &str = "SELECT hub.forget_skips_1($1, $2, $3, $4) AS forgotten";
 const FORGET_GAPS: &str = "SELECT hub.forget_gaps_1($1, $2, $3, $4) AS forgotten";
 const FORGET_NAMES: &str = "SELECT hub.forget_names_1($1, $2, $3) AS forgotten";
@@ -79,7 +81,7 @@ pub(super) async fn trim(shared: &Shared, older_than: DateTime, shares: Shares) 
     while forgotten(shared, FORGET_GAPS, &[&older_than, &slice]).await? == slice {}
     while forgotten(shared, FORGET_NAMES, &[&slice]).await? == slice {}
     forget_idle(shared).await?;
-    while set_aside(shared, older_than).await? > 0 {}
+    set_aside(shared, older_than).await?;
     shared.refresh_usage().await?;
     Ok(trimmed)
 }
@@ -153,13 +155,19 @@ async fn forget_idle(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Sets aside what stays of days that are older than this, as many as one command may; returns how many.
-async fn set_aside(shared: &Shared, older_than: SystemTime) -> Result<i32> {
+/// Sets aside what stays of days that are older than this.
+async fn set_aside(shared: &Shared, older_than: SystemTime) -> Result<()> {
     let slice = shared.config.limits.slice;
-    let parameters: [&(dyn ToSql + Sync); 3] = [&older_than, &slice, &SLICE_BYTES];
-    // Bodies are written once more.
-    let rows = shared.retention.write(SET_ASIDE, &parameters, 4 * DEADLINE).await?;
-    Fields::of("log", the_only(&rows)?).small("moved")
+    let (mut topic, mut place) = (-1_i64, -1_i64);
+    loop {
+        let parameters: [&(dyn ToSql + Sync); 5] = [&older_than, &topic, &place, &slice, &ASIDE_BYTES];
+        // The first one may look at all that was removed of a day.
+        let rows = shared.retention.write(SET_ASIDE, &parameters, 4 * DEADLINE).await?;
+        let fields = Fields::of("log", the_only(&rows)?);
+        let last: (Option<i64>, Option<i64>) = (fields.get("last_topic")?, fields.get("last_place")?);
+        let (Some(last_topic), Some(last_place)) = last else { return Ok(()) };
+        (topic, place) = (last_topic, last_place);
+    }
 }
 
 /// How many a command has forgotten.

@@ -75,9 +75,11 @@ END
 $$;
 
 -- Sets aside at most `slice` notifications that weigh `most` together, or one, of days on which nothing is left of what is younger than this: the
--- newest of topics with subscriptions, each of which may stay for years. Then the tables of these days can be dropped. Answers how many.
+-- newest of topics with subscriptions, each of which may stay for years. Then the tables of these days can be dropped. They are the first behind
+-- this one: else each command would look at all that were moved before. Answers which was the last; NULL where there was none.
 CREATE OR REPLACE FUNCTION hub.set_aside_1(
-    line bigint, generation bigint, older_than timestamptz, slice integer, most bigint, OUT moved integer
+    line bigint, generation bigint, older_than timestamptz, after_topic bigint, after_place bigint, slice integer, most bigint,
+    OUT last_topic bigint, OUT last_place bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -88,17 +90,19 @@ DECLARE
     places bigint[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    SELECT array_agg(c.topic), array_agg(c.place) INTO topics, places FROM (
+    SELECT array_agg(c.topic ORDER BY c.topic, c.place), array_agg(c.place ORDER BY c.topic, c.place) INTO topics, places FROM (
         SELECT o.topic, o.place, sum(o.weight) OVER (ORDER BY o.topic, o.place) - o.weight AS ahead FROM (
-            SELECT n.topic, n.place, n.weight FROM hub.notification n WHERE n.day > aside AND n.day < bound LIMIT slice
+            SELECT n.topic, n.place, n.weight FROM hub.notification n
+            WHERE (n.topic, n.place) > (after_topic, after_place) AND n.day > aside AND n.day < bound
+            ORDER BY n.topic, n.place LIMIT slice
         ) o
     ) c WHERE c.ahead < most;
     -- Whoever cuts a log off has it locked, and would fail at a row that moves meanwhile.
     PERFORM FROM hub.topic t WHERE t.id = ANY (topics) ORDER BY t.id FOR NO KEY UPDATE;
     UPDATE hub.notification n SET day = aside FROM unnest(topics, places) AS c(topic, place)
     WHERE n.topic = c.topic AND n.place = c.place AND n.day > aside AND n.day < bound;
-    -- Those that are gone by now count, too: the next ones are looked for.
-    moved := coalesce(cardinality(topics), 0);
+    last_topic := topics[cardinality(topics)];
+    last_place := places[cardinality(places)];
 END
 $$;
 

@@ -58,8 +58,8 @@ fn a_subscriber_that_fails_at_one_notification_gets_the_others_within_minutes() 
 }
 
 /// A subscriber takes all of five notifications but the second, which it answers so, one answer after the other, before it takes that too;
-/// returns what it got, and what was given up.
-fn answering_the_second(answers: &[u16]) -> (Vec<u64>, [u64; 4]) {
+/// returns what it got, and what was given up. Whenever it has taken the third, its host has no permit for so many seconds.
+fn answering_the_second(answers: &[u16], busy: u64) -> (Vec<u64>, [u64; 4]) {
     let mut world = World::new(71);
     world.scheduler.limits.retry.trouble = [10, 30, 120, 600, 1_800, 3_600].map(Duration::from_secs).to_vec();
     let topic = TopicId(1);
@@ -76,6 +76,9 @@ fn answering_the_second(answers: &[u16]) -> (Vec<u64>, [u64; 4]) {
             }
             let answered = Finished::Answered { offset: attempt.offset, outcome };
             world.scheduler.attempt_finished(&attempt, answered, world.now);
+            if attempt.offset == Offset(3) {
+                world.wait(busy);
+            }
         }
         world.wait(1);
     }
@@ -84,10 +87,16 @@ fn answering_the_second(answers: &[u16]) -> (Vec<u64>, [u64; 4]) {
 
 #[test]
 fn a_server_that_comes_back_between_two_attempts_gets_what_it_failed_at_behind_the_next_one() {
-    assert_eq!(answering_the_second(&[500; 4]), (vec![1, 3, 2, 4, 5], [0; 4]));
-    assert_eq!(answering_the_second(&[500; 5]), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
+    assert_eq!(answering_the_second(&[500; 4], 0), (vec![1, 3, 2, 4, 5], [0; 4]));
+    assert_eq!(answering_the_second(&[500; 5], 0), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
     // It asks for patience: the order is what it was, and what it has comes again.
-    assert_eq!(answering_the_second(&[500, 500, 500, 500, 429]), (vec![1, 3, 2, 3, 4, 5], [0; 4]));
+    assert_eq!(answering_the_second(&[500, 500, 500, 500, 429], 0), (vec![1, 3, 2, 3, 4, 5], [0; 4]));
+}
+
+#[test]
+fn a_failure_long_after_the_next_notification_was_taken_does_not_show_that_it_is_for_what_was_sent() {
+    assert_eq!(answering_the_second(&[500; 5], 5), (vec![1, 3, 4, 5], [0, 0, 1, 0]));
+    assert_eq!(answering_the_second(&[500; 5], 6), (vec![1, 3, 3, 2, 3, 4, 5], [0; 4]));
 }
 
 #[test]
