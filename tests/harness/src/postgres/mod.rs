@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use self::replicated::{Primary, Replicated, SERVERS};
 pub use self::session::Rows;
 
-use self::programs::Programs;
+use self::programs::{Medium, Programs};
 use self::server::{DATA, Server};
 use super::left_out;
 
@@ -42,7 +42,7 @@ impl Postgres {
         static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
         SHARED
             .get_or_init(|| {
-                let started = Programs::find(&NEEDED).map(|programs| Self::start(&programs));
+                let started = Programs::find(&NEEDED, Medium::Memory).map(|programs| Self::start(&programs));
                 started.inspect_err(|why| left_out("the store in PostgreSQL", why)).ok()
             })
             .as_ref()
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_server_ends_with_whoever_has_started_it_and_leaves_nothing() {
-        let Ok(programs) = Programs::find(&NEEDED) else { return };
+        let Ok(programs) = Programs::find(&NEEDED, Medium::Memory) else { return };
         let Postgres { server, .. } = Postgres::start(&programs);
         let folder = server.folder().to_owned();
         assert!(folder.exists());

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const INSTALLED: &str = "/usr/lib/postgresql";
 /// The number of `nobody`, and of its group: PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
-/// Nothing is to survive the machine, and to sync costs nothing here …
+/// Nothing of a test is to survive the machine, and to sync costs nothing here …
 const MEMORY: &str = "/dev/shm";
 /// … where so many bytes are free.
 const ROOM: u64 = 1024 * 1024 * 1024;
@@ -29,17 +29,27 @@ const LOCK: &str = "lock";
 /// So long a program may run that ends by itself. To make a server takes seconds.
 const RUNS: Duration = Duration::from_secs(120);
 
-/// The programs of one version.
+/// The programs of one version, and where they keep their data.
 #[derive(Debug)]
 pub(super) struct Programs {
     folder: PathBuf,
     /// We are root, and PostgreSQL may not be.
     as_nobody: bool,
+    medium: Medium,
+}
+
+/// Where the data of servers lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Medium {
+    /// In memory where there is room, and else on the disk.
+    Memory,
+    /// Where temporary files are, so that a commit costs what a disk makes it cost.
+    Disk,
 }
 
 impl Programs {
     /// Those of a folder that has all of these, `postgres` among them. Why there are none that can be run is the error.
-    pub(super) fn find(needed: &[&str]) -> Result<Self, String> {
+    pub(super) fn find(needed: &[&str], medium: Medium) -> Result<Self, String> {
         let path = env::var_os("PATH").unwrap_or_default();
         let on_path = env::split_paths(&path).collect::<Vec<_>>();
         let folder = on_path
@@ -50,7 +60,7 @@ impl Programs {
             let needed = needed.join(", ");
             format!("there is no {needed} on PATH or below {INSTALLED} (Debian's package is postgresql)")
         })?;
-        let programs = Self { folder, as_nobody: geteuid().is_root() };
+        let programs = Self { folder, as_nobody: geteuid().is_root(), medium };
         let tried = programs.command("postgres").arg("--version").current_dir("/").output();
         match tried {
             Ok(output) if output.status.success() => Ok(programs),
@@ -86,7 +96,7 @@ impl Programs {
     /// leaves its folder.
     pub(super) fn folder(&self) -> Folder {
         static SWEPT: Once = Once::new();
-        let place = place();
+        let place = self.medium.place();
         SWEPT.call_once(|| sweep(&place));
         let dir = TempDir::with_prefix_in(PREFIX, place).expect("a temporary folder can be made");
         let lock = lock(dir.path()).expect("a file can be locked in a new folder");
@@ -94,6 +104,17 @@ impl Programs {
             chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("root may give a folder away");
         }
         Folder { dir, lock }
+    }
+}
+
+impl Medium {
+    /// Where folders of servers are made.
+    fn place(self) -> PathBuf {
+        let room = || statvfs(MEMORY).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        match self {
+            Self::Memory if room() >= ROOM => PathBuf::from(MEMORY),
+            Self::Memory | Self::Disk => env::temp_dir(),
+        }
     }
 }
 
@@ -158,12 +179,6 @@ fn run_within(patience: Duration, command: &mut Command) -> io::Result<(Option<E
     words.rewind()?;
     words.read_to_end(&mut said)?;
     Ok((status, String::from_utf8_lossy(&said).trim().to_owned()))
-}
-
-/// Where its folder is made.
-fn place() -> PathBuf {
-    let room = statvfs(MEMORY).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-    if room >= ROOM { PathBuf::from(MEMORY) } else { env::temp_dir() }
 }
 
 /// The folders of the versions that the system has, the newest first.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::programs::{Folder, Programs};
+use super::programs::{Folder, Medium, Programs};
 use super::server::{DATA, Server};
 use super::session::{Rows, carry_out};
 use super::{FIRST, USER, make_data};
@@ -73,7 +73,19 @@ impl Replicated {
     /// # Panics
     /// When it is there and does not start.
     pub fn start() -> Option<Self> {
-        let programs = Programs::find(&NEEDED);
+        Self::start_on(Medium::Memory)
+    }
+
+    /// Starts them with their data on a disk, which is what a measurement needs; `None` as for [`start`](Self::start).
+    ///
+    /// # Panics
+    /// When it is there and does not start.
+    pub fn start_on_disk() -> Option<Self> {
+        Self::start_on(Medium::Disk)
+    }
+
+    fn start_on(medium: Medium) -> Option<Self> {
+        let programs = Programs::find(&NEEDED, medium);
         let programs = programs.inspect_err(|why| left_out("failovers of PostgreSQL", why)).ok()?;
         let addresses = NAMES.map(|_| free_address());
         let folder = programs.folder();

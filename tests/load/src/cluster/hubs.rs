@@ -42,7 +42,7 @@ impl Laboratory {
     /// # Errors
     /// When there is no PostgreSQL.
     pub(super) async fn start(folder: &Path) -> Result<Self, Failure> {
-        let servers = spawn_blocking(Replicated::start).await?;
+        let servers = spawn_blocking(Replicated::start_on_disk).await?;
         let servers =
             servers.ok_or("there is no PostgreSQL that can be run (Debian's package is postgresql)")?;
         let database = Arc::new(Database::new(&Replicated::url(&servers.addresses()))?);

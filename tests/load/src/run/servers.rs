@@ -19,7 +19,7 @@ pub(super) struct Servers {
 impl Servers {
     /// Starts them; `None` where there is no PostgreSQL.
     pub(super) async fn start() -> Result<Option<Self>, Failure> {
-        Ok(spawn_blocking(Replicated::start).await?.map(|all| Self { all, dead: None }))
+        Ok(spawn_blocking(Replicated::start_on_disk).await?.map(|all| Self { all, dead: None }))
     }
 
     /// What `[store] url` says.
