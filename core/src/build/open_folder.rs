@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Stamp;
-use super::file_path::{is_gone, open_folder};
+use super::file_path::{FilePath, is_gone, open_folder};
 use super::status::Status;
 
 /// A folder in which many files are looked for.
@@ -52,18 +52,12 @@ impl OpenFolder {
         }
     }
 
-    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
     fn status(&self, name: &Path) -> io::Result<Status> {
-        use rustix::fs::AtFlags;
-        match &self.open {
-            None => Status::of_name(None, &self.path.join(name), AtFlags::empty()),
-            folder => Status::of_name(folder.as_ref(), name, AtFlags::empty()),
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        if let Some(open) = &self.open {
+            return Status::of_name(Some(open), name, rustix::fs::AtFlags::empty());
         }
-    }
-
-    #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-    fn status(&self, name: &Path) -> io::Result<Status> {
-        Status::of(&self.path.join(name).metadata()?)
+        FilePath::at(&self.path.join(name)).status(true)
     }
 }
 

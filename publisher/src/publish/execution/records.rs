@@ -34,8 +34,8 @@ impl Execution<'_> {
         part: Part,
     ) -> Result<(), Error> {
         let known = self.known_as(&location, &part).cloned();
-        if let Some(untouched) = known.clone().filter(|known| has_stamp(self.out, known)) {
-            self.done.records.push(untouched);
+        if known.as_ref().is_some_and(|known| has_stamp(self.out, known)) {
+            self.done.records.extend(known);
             return Ok(());
         }
         let path = self.out.join(&location.path);
@@ -67,7 +67,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// The record of a document that lies and serves where this one does.
+    /// The last record of the document in this place, if it was the same part then.
     fn known_as(&self, location: &Location, part: &Part) -> Option<&DocumentRecord> {
         self.known(&location.url).filter(|known| known.path == location.path && known.part == *part)
     }
