@@ -49,7 +49,8 @@ pub(super) async fn any_session(config: &DatabaseConfig) -> Result<Session> {
     Server::new(config)?.connect().await.map_err(StoreError::Away)
 }
 
-/// Nothing is dropped from now on. A day whose notifications are set aside is, and who sees the store as it was before would miss them.
+/// From now on no day's table is dropped: it could be once all in it was set aside, and whoever sees the store as it was before that would miss
+/// these notifications.
 const STAND_STILL: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE hub.notification IN ACCESS SHARE MODE";
 
