@@ -60,9 +60,9 @@ pub(crate) struct Arrival<'a> {
 pub(crate) struct Ack {
     pub(crate) topic: usize,
     pub(crate) id: Id,
-    /// When its body was, before it was posted for the first time.
+    /// When its body was made, before it was posted for the first time: a hub may have taken it in at any time since, and say so only when it is
+    /// posted again.
     pub(crate) made: Instant,
-    pub(crate) begun: Instant,
     pub(crate) at: Instant,
 }
 
@@ -209,22 +209,28 @@ impl Judge {
     pub(crate) fn behind(&self, ack: Ack) -> Vec<String> {
         let of_topic = self.subscriptions.iter().filter(|(_, subscription)| subscription.topic == ack.topic);
         let behind = of_topic.filter(|(_, subscription)| {
-            matches!(subscription.state, State::InForce(since) if since < ack.begun)
+            matches!(subscription.state, State::InForce(since) if since < ack.made)
                 && subscription.newest < ack.id.offset
         });
         behind.map(|(path, subscription)| format!("{path} (at {})", subscription.newest)).collect()
     }
 
-    /// The subscriptions in force that began behind something that was posted after they were confirmed. All else that they lack is noticed as
+    /// The subscriptions in force that began behind something that was made after they were confirmed. All else that they lack is noticed as
     /// it arrives.
     pub(crate) fn began_late(&self) -> Vec<String> {
-        let late = self.subscriptions.iter().filter(|(_, subscription)| {
-            let State::InForce(since) = subscription.state else { return false };
-            let owed = self.acks.iter().filter(|ack| ack.topic == subscription.topic && ack.begun > since);
-            let first = owed.map(|ack| ack.id.offset).min();
-            first.is_some_and(|owed| subscription.first.is_none_or(|first| first > owed))
+        let late = self.subscriptions.iter().filter_map(|(path, subscription)| {
+            let State::InForce(since) = subscription.state else { return None };
+            let owed = self.acks.iter().filter(|ack| ack.topic == subscription.topic && ack.made > since);
+            let owed = owed.min_by_key(|ack| ack.id.offset)?;
+            let (offset, first) = (owed.id.offset, subscription.first);
+            first.is_none_or(|first| first > offset).then(|| {
+                format!(
+                    "{path} began with {first:?}, and {offset} was made {:?} after its start",
+                    owed.made - since
+                )
+            })
         });
-        late.map(|(path, subscription)| format!("{path} began with {:?}", subscription.first)).collect()
+        late.collect()
     }
 
     /// From now on something is done; its number.
@@ -371,6 +377,14 @@ mod tests {
             assert!(said.contains(what), "{said}");
         }
 
+        /// A post with this offset is acknowledged, long after its body was made.
+        fn acknowledges(&mut self, offset: u64, made: u64) -> Ack {
+            let id = Id { topic: 7, offset };
+            let ack = Ack { topic: self.topic, id, made: self.at(made), at: self.at(made + 9_000) };
+            self.judge.acknowledged(ack, meaning(&offset.to_be_bytes()));
+            ack
+        }
+
         /// Something that may make an owner forget what it has not saved, between these milliseconds.
         fn suffers(&mut self, from: u64, until: u64, freezes: bool) {
             let suffered = Suffered { label: "a fault".to_owned(), freezes, changes: 1 };
@@ -467,22 +481,31 @@ mod tests {
     #[test]
     fn a_subscription_that_begins_behind_what_it_is_owed_is_noticed() {
         let mut scene = Scene::of(TOPIC);
-        let begun = scene.at(1_000);
-        let ack = Ack { topic: TOPIC, id: Id { topic: 7, offset: 4 }, made: begun, begun, at: begun };
-        scene.judge.acknowledged(ack, meaning(b"four"));
+        let ack = scene.acknowledges(4, 1_000);
         assert_eq!(scene.judge.behind(ack), ["/s (at 0)"]);
-        assert_eq!(scene.judge.began_late(), ["/s began with None"]);
+        assert_eq!(scene.judge.began_late(), ["/s began with None, and 4 was made 1s after its start"]);
         assert_eq!(scene.comes(5, "five", 1_500, true), None);
-        assert_eq!(scene.judge.began_late(), ["/s began with Some(5)"]);
+        assert_eq!(scene.judge.began_late(), ["/s began with Some(5), and 4 was made 1s after its start"]);
         assert!(scene.judge.behind(ack).is_empty());
+    }
+
+    #[test]
+    fn a_subscription_is_not_owed_what_was_made_before_it_and_acknowledged_only_when_it_was_posted_again() {
+        let mut scene = Scene::of(TOPIC);
+        let since = scene.at(1_500);
+        scene.judge.in_force("/s", since);
+        let again = scene.acknowledges(4, 1_000);
+        assert!(scene.judge.behind(again).is_empty());
+        assert_eq!(scene.comes(5, "five", 1_600, true), None);
+        assert!(scene.judge.began_late().is_empty());
+        scene.acknowledges(3, 1_501);
+        assert_eq!(scene.judge.began_late(), ["/s began with Some(5), and 3 was made 1ms after its start"]);
     }
 
     #[test]
     fn a_subscription_that_begins_with_what_was_acknowledged_before_it_was_asked_for_is_noticed() {
         let mut scene = Scene::of(TOPIC);
-        let begun = scene.at(1_000);
-        let ack = Ack { topic: TOPIC, id: Id { topic: 7, offset: 4 }, made: begun, begun, at: begun };
-        scene.judge.acknowledged(ack, meaning(b"four"));
+        scene.acknowledges(4, 1_000);
         scene.judge.asked("/s", TOPIC);
         scene.says(3, "three", 1_500, "it began early with 3");
         assert_eq!(scene.comes(5, "five", 1_500, true), None);

@@ -71,7 +71,7 @@ impl World {
                     return Posted::Refused;
                 };
                 let made = judge.made(body.as_bytes()).unwrap_or(begun);
-                let ack = Ack { topic: number, id, made, begun, at };
+                let ack = Ack { topic: number, id, made, at };
                 judge.acknowledged(ack, meaning(body.as_bytes()));
                 Posted::Taken(ack)
             }
