@@ -326,7 +326,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "deaths",
         program: Program::Test(&["crash"], ("RESYNC_TEST_DEATHS", "200")),
-        seconds: 600,
+        seconds: 1_500,
         figures: &[
             Figure::said("200 deaths of each kind: nothing lost, lives of sled below apart", At::Ended, "")
                 .at_least(1.0),
