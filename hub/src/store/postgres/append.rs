@@ -41,6 +41,8 @@ const STRANGE_BYTES: u32 = 256 * 1024;
 const BYTES_PER_MILLISECOND: u64 = 4_000;
 /// So long is looked for what became of a batch, before its publishers are told that nobody knows.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// So long the database uses its plans for the function: those that it made while tables were small may read all of a large one.
+const PLANNED_FOR: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,8 @@ SELECT xid, topics, told, places, outcomes, publishers_grew, strangers_grew, mad
 FROM hub.append_1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29
 )";
+
+const FORGET_PLANS: &str = "DISCARD PLANS";
 
 /// Takes posts in.
 #[derive(Debug)]
@@ -87,6 +91,7 @@ impl Appender {
                 waiting_bytes: Arc::clone(&waiting_bytes),
                 held: VecDeque::new(),
                 last: None,
+                planned_at: Instant::now(),
             };
             (sender, writer)
         };
@@ -162,6 +167,8 @@ pub(super) struct Writer {
     held: VecDeque<Waiting>,
     /// The transaction of the last batch that was answered.
     last: Option<i64>,
+    /// When the database has forgotten its plans.
+    planned_at: Instant,
 }
 
 /// The posts of a batch.
@@ -269,6 +276,7 @@ impl Writer {
         &mut self,
         mut posts: Vec<Waiting>,
     ) -> std::result::Result<(), (Vec<Waiting>, StoreError)> {
+        self.forget_old_plans().await;
         let give_up_at = Instant::now() + PATIENCE;
         loop {
             let since = match self.since().await {
@@ -301,6 +309,14 @@ impl Writer {
                 }
                 Err(error) => return Err((posts, error)),
             }
+        }
+    }
+
+    async fn forget_old_plans(&mut self) {
+        if self.planned_at.elapsed() >= PLANNED_FOR {
+            self.planned_at = Instant::now();
+            // What stands in its way the batch finds out.
+            let _ = self.line.read(FORGET_PLANS, &[], DEADLINE).await;
         }
     }
 

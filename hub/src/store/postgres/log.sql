@@ -9,6 +9,8 @@
 -- Answers for each topic its id, and for each post its place and what became of it: 0 new, 1 repeated, 2 its key stands for another body.
 -- For each topic also the transaction that told something of it before, if any (`told`); by how much the logs weigh more, the publishers' and
 -- the strangers'; and how many topics were made.
+--
+-- Its statements are planned once for all calls: to plan them for each would take as long as to carry them out.
 CREATE OR REPLACE FUNCTION hub.append_1(
     line bigint, generation bigint, node bigint, batch bigint,
     keys bytea[], sorts text[], urls text[], candidates bigint[],
@@ -19,7 +21,7 @@ CREATE OR REPLACE FUNCTION hub.append_1(
     validated integer[], validator_urls text[], etags bytea[], last_modified bytea[], contents bytea[],
     OUT xid bigint, OUT topics bigint[], OUT told bigint[], OUT places bigint[], OUT outcomes smallint[],
     OUT publishers_grew bigint, OUT strangers_grew bigint, OUT made integer
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
