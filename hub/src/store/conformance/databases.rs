@@ -3,11 +3,18 @@
 use std::fs::{self, File};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 
 use super::backups::Elsewhere;
-use super::{Place, append, at, callback, on_postgres, posted, read, secret, subscribe, topic, within};
-use crate::store::{BackupError, Credentials, Keyring, NewNotification, Offset, StoreError, Uptime};
+use super::{
+    LEASE, Place, activate, append, ask_to_subscribe, at, callback, on_postgres, posted, read, secret,
+    subscribe, topic, waiting, within,
+};
+use crate::store::{
+    BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, StoreError, Uptime,
+    VerifiedSubscription,
+};
 
 on_postgres!(
     a_check_names_what_foreign_keys_would_have_held,
@@ -16,6 +23,8 @@ on_postgres!(
     a_database_without_a_store_is_neither_checked_nor_backed_up,
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
     what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
+    many_who_subscribe_at_once_share_commits,
+    what_the_database_refuses_fails_alone,
 );
 
 async fn a_check_names_what_foreign_keys_would_have_held(place: Place) {
@@ -139,6 +148,55 @@ async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_drop
     }
     assert_eq!(store.trim(at(3), within(u64::MAX)).await.unwrap().notifications, 4);
     assert_eq!(place.sql("SELECT 1 FROM hub.notification_aside").len(), 0);
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
+}
+
+async fn many_who_subscribe_at_once_share_commits(place: Place) {
+    let store = place.open().await;
+    let commits = |table: &str| {
+        let commits = place.sql(&format!("SELECT count(DISTINCT xmin::text) FROM hub.{table}")).concat();
+        commits[0].as_ref().unwrap().parse::<usize>().unwrap()
+    };
+    let url = topic("t");
+    let callbacks: Vec<_> = (0..200).map(|number| callback(&number.to_string())).collect();
+    let asking = callbacks.iter().map(|callback| ask_to_subscribe(&*store, &url, callback, "s"));
+    let asked = join_all(asking).await;
+    assert!(commits("request") < asked.len());
+    join_all(asked.iter().map(|request| activate(&*store, request, DateTime::now()))).await;
+    assert!(commits("pair") < asked.len());
+}
+
+async fn what_the_database_refuses_fails_alone(place: Place) {
+    let store = place.open().await;
+    place.sql("ALTER TABLE hub.request ADD CHECK (callback NOT LIKE '%/7')");
+    place.sql("ALTER TABLE hub.subscription ADD CHECK (callback NOT LIKE '%/8')");
+    let asking = (0..20).map(|number: u8| {
+        store.put_request(NewRequest {
+            topic: topic("t"),
+            callback: callback(&number.to_string()),
+            intent: Intent::Subscribe { lease: None, secret: None },
+            verify_token: None,
+            received_at: DateTime::now(),
+            client: None,
+        })
+    });
+    let mut asked = Vec::new();
+    for (number, outcome) in join_all(asking).await.into_iter().enumerate() {
+        match outcome {
+            Ok(request) => asked.push(request),
+            Err(StoreError::Write(_)) if number == 7 => {}
+            Err(error) => panic!("{number}: {error}"),
+        }
+    }
+    assert_eq!(asked.len(), 19);
+    let verified = |request| VerifiedSubscription::assumed(request, LEASE, DateTime::now());
+    let confirming = asked.iter().cloned().map(|request| store.activate(verified(request)));
+    for (request, outcome) in asked.iter().zip(join_all(confirming).await) {
+        let is_refused = request.callback == callback("8");
+        assert_eq!(matches!(outcome, Err(StoreError::Write(_))), is_refused, "{request:?}: {outcome:?}");
+    }
+    assert_eq!(waiting(&*store).await.len(), 1, "what was refused waits");
     drop(store);
     assert_eq!(place.faults(), [""; 0]);
 }

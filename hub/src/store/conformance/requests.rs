@@ -1,5 +1,7 @@
 //! What was acknowledged and still has to be done: pings and requests.
 
+use futures_util::future::join_all;
+use resync_core::datetime::DateTime;
 use resync_core::websub::{TopicUrl, VerifyToken};
 
 use super::{
@@ -8,6 +10,7 @@ use super::{
 };
 use crate::store::{
     Activation, DenialScope, Intent, NewDenial, NewRequest, PendingRequest, Ping, PingClient, Shard,
+    SubscriptionCounts,
 };
 use crate::trace_context::TraceContext;
 
@@ -26,6 +29,8 @@ on_every_engine!(
     a_denied_pair_forgets_what_everybody_asked_for_it,
     requests_are_listed_by_the_shards_of_their_callbacks,
     pings_are_listed_by_the_shards_of_their_topics_origins,
+    of_many_requests_at_once_each_gets_its_own_answer,
+    a_pair_that_several_have_asked_for_and_confirmed_at_once_has_one_subscription,
 );
 
 async fn pings_wait_until_they_are_removed(place: Place) {
@@ -227,4 +232,44 @@ async fn pings_are_listed_by_the_shards_of_their_topics_origins(place: Place) {
         let callback = one.as_str().parse().unwrap();
         assert_eq!(shard(&one), Shard::of(&callback, store.shards()), "also where it is a callback's");
     }
+}
+
+async fn of_many_requests_at_once_each_gets_its_own_answer(place: Place) {
+    let store = place.open().await;
+    let url = topic("t");
+    let callbacks: Vec<_> = (0..200).map(|number| callback(&number.to_string())).collect();
+    let asking =
+        callbacks.iter().map(|callback| ask_to_subscribe(&*store, &url, callback, callback.as_str()));
+    let mut asked = join_all(asking).await;
+    asked.sort_by_key(|request| request.id.0);
+    assert_eq!(waiting(&*store).await, asked);
+    let confirmed = join_all(asked.iter().map(|request| activate(&*store, request, DateTime::now()))).await;
+    assert!(confirmed.iter().all(|outcome| matches!(outcome, Activation::Done)), "{confirmed:?}");
+    let store = place.reopen(store).await;
+    for callback in &callbacks {
+        let found = store.find_subscription(&url, callback).await.unwrap().unwrap();
+        assert_eq!((&found.callback, found.secret), (callback, Some(secret(callback.as_str()))));
+    }
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
+}
+
+async fn a_pair_that_several_have_asked_for_and_confirmed_at_once_has_one_subscription(place: Place) {
+    let store = place.open().await;
+    let (url, callback) = (topic("t"), callback("d"));
+    let asking = (0..20).map(|last| {
+        let intent = Intent::Subscribe { lease: None, secret: None };
+        ask_from(&*store, Some([192, 0, 2, last].into()), &url, &callback, intent)
+    });
+    let asked = join_all(asking).await;
+    let each_twice = asked.iter().chain(&asked);
+    let confirmed = join_all(each_twice.map(|request| activate(&*store, request, DateTime::now()))).await;
+    let done = confirmed.iter().filter(|outcome| matches!(outcome, Activation::Done)).count();
+    assert_eq!(done, 20, "each request counts once");
+    let found = store.find_subscription(&url, &callback).await.unwrap().unwrap();
+    let usage = store.accounted(found.client, &url, &callback).await.unwrap();
+    let once = SubscriptionCounts { subscriptions: 1, topics: 1, hosts: 1 };
+    assert_eq!((usage.of_client, usage.in_all), (once, once), "it counts for who was first");
+    drop(store);
+    assert_eq!(place.faults(), [""; 0]);
 }

@@ -32,6 +32,7 @@ on_postgres!(
     how_the_shards_are_spread_over_the_hubs_is_known_to_each,
     the_shards_of_a_hub_that_is_drained_are_shared_by_the_others_if_there_are_any,
     whoever_subscribes_and_leaves_at_both_is_counted_once,
+    what_both_put_in_force_at_once_is_counted_once_and_neither_keeps_the_other_waiting_for_good,
     the_uptime_that_both_write_is_that_of_one_of_them,
     whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it,
     when_another_hub_was_up_last_is_known_by_its_heartbeats,
@@ -304,6 +305,39 @@ async fn whoever_subscribes_and_leaves_at_both_is_counted_once(place: Place) {
     join_all(lanes).await;
     drop(stores);
     assert_eq!(place.faults(), [""; 0]);
+}
+
+/// Each puts many in force by one statement, which needs the same pairs, topics, hosts and clients as those of the other.
+async fn what_both_put_in_force_at_once_is_counted_once_and_neither_keeps_the_other_waiting_for_good(
+    place: Place,
+) {
+    let stores = both(&place).await;
+    // Who makes topics at the same time as another hub may be refused and try again.
+    for number in 0..5 {
+        append(&*stores[0], posted(&topic(&format!("t{number}")), "x")).await;
+    }
+    for round in 0..2 {
+        let lanes = (0..240).map(|lane: u8| {
+            let store = &stores[usize::from(lane % 2)];
+            async move {
+                // Each comes to them in the order opposite to that of the other.
+                let nth = if lane % 2 == 0 { lane / 2 } else { 119 - lane / 2 };
+                let url = topic(&format!("t{}", nth % 5));
+                let callback: CallbackUrl = format!("http://d{}.example/{nth}", nth % 7).parse().unwrap();
+                let client = Some([192, 0, 2, (nth + round) % 3].into());
+                let intent = Intent::Subscribe { lease: None, secret: None };
+                let request = ask_from(&**store, client, &url, &callback, intent).await;
+                activate(&**store, &request, DateTime::now()).await;
+            }
+        });
+        join_all(lanes).await;
+    }
+    let in_force = place.sql("SELECT count(*) FROM hub.subscription").concat();
+    assert_eq!(in_force, [Some("120".to_owned())]);
+    drop(stores);
+    assert_eq!(place.faults(), [""; 0]);
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(place.sql(deadlocks).concat(), [Some("0".to_owned())]);
 }
 
 async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {

@@ -1,7 +1,7 @@
 //! The store in a PostgreSQL database.
 //!
-//! Every command is one statement, a function of the database with arrays, so no hub ever keeps a transaction open. The database is the only
-//! place where hubs meet: what others did comes from there.
+//! Every command is one statement, or has its place in one: a function of the database with arrays, so no hub ever keeps a transaction open. The
+//! database is the only place where hubs meet: what others did comes from there.
 //!
 //! | file | subject |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `feed`, `seen`, `turns`, `hints` | reading what commits of all hubs have to tell |
 //! | `heartbeat`, `word`, `health`, `durability` | a hub's word that it is up; what is known of the database; whether it keeps what it acknowledges |
 //! | `shared`, `events`, `usage`, `keys`, `threads` | what all callers share |
+//! | `group` | commands that share a statement |
 //! | `history`, `restored` | whether the database is as far as it was; what is done where it is not |
 //! | `hubs`, `known_hubs` | which hubs are up, and who owns what; as it was found last |
 //! | `registry`, `documents` | tokens, keys and the log of commands |
@@ -35,6 +36,7 @@ mod events;
 mod feed;
 mod fetches;
 mod fill;
+mod group;
 mod health;
 mod heartbeat;
 mod hints;

@@ -1,19 +1,22 @@
 //! Requests and denials that wait, in a database.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use async_trait::async_trait;
 use resync_core::websub::VerifyToken;
 
 use super::PostgresStore;
-use super::rows::{Fields, big, params, shard_number, shard_numbers, the_only};
+use super::group::{Grouped, columns};
+use super::rows::{Fields, Param, big, params, shard_number, shard_numbers, whole};
 use super::secrets::Row as Secrets;
 use crate::store::encoding::key::pair;
 use crate::store::{
     Denial, DenialId, DenialScope, Intent, Keyring, NewDenial, NewRequest, PendingRequest, RequestId,
-    Requests, Result, Shard, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
+    Requests, Result, Shard, StoreError, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
 };
 
-const PUT_REQUEST: &str =
-    "SELECT hub.put_request_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS id";
 const REMOVE_REQUEST: &str = "SELECT hub.remove_request_1($1, $2, $3, $4)";
 const DENY: &str = "SELECT id, topic, callback, reason, ended_shard, ended_topic, ended_id \
     FROM hub.deny_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
@@ -46,6 +49,32 @@ const DENIAL: &str = denials!("d.pair = $1");
 const DENIALS: &str = denials!("d.shard = ANY ($1) ORDER BY d.id");
 const DENIED: &str = "SELECT d.shard, d.id, d.pair FROM hub.denial d WHERE d.shard = ANY ($1) ORDER BY d.id";
 
+/// A request that is to be remembered. The answer is its number.
+pub(super) struct PutRequest {
+    pair: Vec<u8>,
+    shard: i16,
+    client: Option<IpAddr>,
+    topic: String,
+    callback: String,
+    subscribes: bool,
+    lease: Option<i64>,
+    secret: Option<Vec<u8>>,
+    verify_token: Option<Vec<u8>>,
+    received_at: SystemTime,
+}
+
+impl Grouped for PutRequest {
+    const STATEMENT: &'static str =
+        "SELECT hub.put_requests_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS answers";
+
+    fn columns(commands: &[Self]) -> Vec<Param> {
+        columns!(
+            commands;
+            pair, shard, client, topic, callback, subscribes, lease, secret, verify_token, received_at,
+        )
+    }
+}
+
 #[async_trait]
 impl Requests for PostgresStore {
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest> {
@@ -58,27 +87,26 @@ impl Requests for PostgresStore {
         };
         let sealing = self.shared.keys.sealing().await;
         let secret = secret.map(|secret| Secrets::request(&pair, client).seal(&sealing, secret));
-        let parameters = params![
-            self.shared.node,
-            pair.to_vec(),
-            shard_number(shard),
+        let command = PutRequest {
+            pair: pair.to_vec(),
+            shard: shard_number(shard),
             client,
-            topic.as_str().to_owned(),
-            callback.as_str().to_owned(),
+            topic: topic.as_str().to_owned(),
+            callback: callback.as_str().to_owned(),
             subscribes,
             // Whatever was asked for, up to the last bit.
-            lease.map(u64::cast_signed),
+            lease: lease.map(u64::cast_signed),
             secret,
-            verify_token.as_ref().map(|token| token.as_str().as_bytes().to_vec()),
-            received_at.to_system_time(),
-        ];
-        let id = self
-            .command(PUT_REQUEST, parameters, move |rows| {
-                drop(sealing);
-                let id = Fields::of("requests", the_only(rows)?).number("id")?;
-                Ok(RequestId(id))
-            })
-            .await?;
+            verify_token: verify_token.as_ref().map(|token| token.as_str().as_bytes().to_vec()),
+            received_at: received_at.to_system_time(),
+        };
+        let shared = Arc::clone(&self.shared);
+        let put = async move {
+            let given = shared.grouped(&shared.requests, command).await;
+            drop(sealing);
+            given?.ok_or_else(|| StoreError::Read("a request was given no number".to_owned()))
+        };
+        let id = RequestId(whole(self.see_through(put).await?));
         Ok(PendingRequest { id, topic, callback, intent, verify_token, received_at, client })
     }
 

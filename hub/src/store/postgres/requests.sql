@@ -7,25 +7,38 @@ LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint);
 $$;
 
--- Remembers a request in place of an older one of the same client for the same pair (D-17).
-CREATE OR REPLACE FUNCTION hub.put_request_1(
-    line bigint, generation bigint, node bigint, of_pair bytea, of_shard smallint, of_client inet, topic_url text, callback_url text,
-    is_subscribe boolean, of_lease bigint, of_secret bytea, token bytea, came_in timestamptz
-) RETURNS bigint
+-- The locks of several, which everybody takes in one order.
+CREATE OR REPLACE FUNCTION hub.lock_all_1(digests bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.lock_1(d.digest) FROM (SELECT DISTINCT n.digest FROM unnest(digests) AS n(digest) ORDER BY n.digest) d;
+END
+$$;
+
+-- Remembers requests, one after the other, each in place of an older one of the same client for the same pair (D-17). Answers their numbers.
+CREATE OR REPLACE FUNCTION hub.put_requests_1(
+    line bigint, generation bigint, node bigint, pairs bytea[], of_shards smallint[], clients inet[], topic_urls text[], callback_urls text[],
+    are_subscribe boolean[], leases bigint[], secrets bytea[], tokens bytea[], came_in timestamptz[]
+) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
     given bigint;
+    answers bigint[] := '{}';
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    PERFORM hub.lock_1(of_pair);
-    DELETE FROM hub.request r WHERE r.pair = of_pair AND r.client IS NOT DISTINCT FROM of_client;
-    INSERT INTO hub.request AS r (
-        id, shard, pair, client, topic, callback, subscribes, lease, secret, verify_token, received_at
-    ) VALUES (
-        nextval('hub.request_id'), of_shard, of_pair, of_client, topic_url, callback_url, is_subscribe, of_lease, of_secret, token, came_in
-    ) RETURNING r.id INTO given;
-    PERFORM hub.tell_1(node, 6::smallint, of_shard, NULL, NULL, given);
-    RETURN given;
+    PERFORM hub.lock_all_1(pairs);
+    FOR n IN 1..cardinality(pairs) LOOP
+        DELETE FROM hub.request r WHERE r.pair = pairs[n] AND r.client IS NOT DISTINCT FROM clients[n];
+        INSERT INTO hub.request AS r (
+            id, shard, pair, client, topic, callback, subscribes, lease, secret, verify_token, received_at
+        ) VALUES (
+            nextval('hub.request_id'), of_shards[n], pairs[n], clients[n], topic_urls[n], callback_urls[n], are_subscribe[n], leases[n],
+            secrets[n], tokens[n], came_in[n]
+        ) RETURNING r.id INTO given;
+        PERFORM hub.tell_1(node, 6::smallint, of_shards[n], NULL, NULL, given);
+        answers := answers || given;
+    END LOOP;
+    RETURN answers;
 END
 $$;
 

@@ -11,18 +11,21 @@ use tokio_postgres::types::ToSql;
 
 use super::documents::Documents;
 use super::events::{Events, Happened};
+use super::group::{self, Answer, Asker, Group, Grouped};
 use super::hints::Hints;
 use super::keys::Keys;
 use super::known_hubs::KnownHubs;
 use super::line::{Common, DEADLINE, Line};
-use super::rows::Param;
+use super::requests::PutRequest;
+use super::rows::{Fields, Param, params, the_only};
 use super::seen::Seen;
+use super::subscriptions::Activate;
 use super::turns::Turns;
 use super::usage::{self, KnownUsage};
 use super::word::Word;
 use crate::config::DatabaseConfig;
 use crate::store::cache::{Notifications, Recipients};
-use crate::store::{Keyring, Meters, Result, Shard, StoreEvent, Usage, WallClock};
+use crate::store::{Keyring, Meters, Result, Shard, StoreError, StoreEvent, Usage, WallClock};
 
 const READERS: usize = 3;
 /// Each checkpoint is a statement of its own. One for several shards would have to tell apart what it saves of each, and take nothing of one that
@@ -57,8 +60,10 @@ pub(super) struct Shared {
     next_reader: AtomicUsize,
     /// For what reads much at once, in turns.
     pub(super) bulk: Mutex<Line>,
-    /// One command at a time, in the order in which they are given.
+    /// One statement at a time, in the order in which they are given.
     commands: Mutex<Line>,
+    pub(super) requests: Group<PutRequest>,
+    pub(super) activations: Group<Activate>,
     /// Progress of shards; that of one shard always through the same, in the order in which it is saved.
     savers: [Mutex<Line>; SAVERS],
     pub(super) retention: Line,
@@ -90,6 +95,8 @@ impl Shared {
             next_reader: AtomicUsize::new(0),
             bulk: Mutex::new(line()),
             commands: Mutex::new(line()),
+            requests: Group::new(),
+            activations: Group::new(),
             savers: std::array::from_fn(|_| Mutex::new(line())),
             retention: line(),
             heartbeat: line(),
@@ -178,11 +185,58 @@ impl Shared {
         F: FnOnce(&[Row]) -> Result<T>,
     {
         let value = self.command(statement, parameters, read).await?;
+        self.tell().await;
+        Ok(value)
+    }
+
+    /// Returns when everybody here was told of all that is committed; while the feed cannot be read, they are as soon as it can be again.
+    pub(super) async fn tell(&self) {
         let told = self.turns.ask();
         if timeout(DEADLINE, self.turns.done(told)).await.is_err() {
             tracing::debug!("what was committed is not told before the feed can be read again");
         }
-        Ok(value)
+    }
+
+    /// Carries this out together with what waits of its kind.
+    pub(super) async fn grouped<C: Grouped>(&self, group: &Group<C>, command: C) -> Result<Answer> {
+        self.health()?;
+        let mut answered = group.add(command);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answered => return answer.map_err(|_| StoreError::Closed)?,
+                line = self.commands.lock() => {
+                    let (commands, askers) = group.take();
+                    self.carry_out(&line, &commands, askers).await;
+                }
+            }
+        }
+    }
+
+    async fn carry_out<C: Grouped>(&self, line: &Line, commands: &[C], askers: Vec<Asker>) {
+        if commands.is_empty() {
+            return;
+        }
+        let outcome = self.write_all(line, commands).await;
+        if commands.len() > 1 && matches!(outcome, Err(StoreError::Write(_))) {
+            // One that the database refuses must not take the others with it.
+            for (command, asker) in commands.chunks(1).zip(askers) {
+                group::answer([asker], self.write_all(line, command).await);
+            }
+        } else {
+            group::answer(askers, outcome);
+        }
+    }
+
+    async fn write_all<C: Grouped>(&self, line: &Line, commands: &[C]) -> Result<Vec<Answer>> {
+        let mut parameters = params![self.node];
+        parameters.extend(C::columns(commands));
+        let began = Instant::now();
+        let rows = line.write(C::STATEMENT, &borrowed(&parameters), DEADLINE).await;
+        self.meters.committed(commands.len(), began.elapsed());
+        let rows = rows?;
+        self.hints.give();
+        Fields::of("answers", the_only(&rows)?).get("answers")
     }
 
     /// Saves progress of a shard.

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use resync_core::websub::{CallbackUrl, Secret, TopicUrl};
 
 use super::PostgresStore;
-use super::rows::{Fields, at_most, big, micros, params, shard_number, the_only, topic_key};
+use super::group::{Grouped, columns};
+use super::rows::{Fields, Param, at_most, big, micros, params, shard_number, the_only, topic_key};
 use super::secrets::Row as Secrets;
 use crate::store::encoding::key::pair;
 use crate::store::{
@@ -22,7 +23,6 @@ use crate::store::{
 /// Recipients that are read at once: as many as a connection gives in about the time of a round trip.
 const AHEAD: i64 = 512;
 
-const ACTIVATE: &str = "SELECT topic FROM hub.activate_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 const DEACTIVATE: &str = "SELECT id FROM hub.deactivate_1($1, $2, $3, $4, $5, $6)";
 const END: &str = "SELECT hub.end_1($1, $2, $3, $4, $5, $6, $7, $8) AS is_ended";
 const END_UNREADABLE: &str = "SELECT hub.end_unreadable_1($1, $2, $3, $4, $5, $6) AS is_ended";
@@ -82,6 +82,37 @@ const ACCOUNTED: &str = "SELECT \
         FROM hub.tally y) a \
     LEFT JOIN hub.client c ON c.client = $1";
 
+/// A subscription that is to be put in force. The answer is its topic, unless it came too late.
+pub(super) struct Activate {
+    request: i64,
+    pair: Vec<u8>,
+    shard: i16,
+    key: Vec<u8>,
+    sort: String,
+    new_topic: i64,
+    topic: String,
+    callback: String,
+    origin: String,
+    secret: Option<Vec<u8>>,
+    lease: i64,
+    lease_end: SystemTime,
+    address: Option<IpAddr>,
+    client: Option<IpAddr>,
+    asked_at: SystemTime,
+}
+
+impl Grouped for Activate {
+    const STATEMENT: &'static str = "SELECT hub.activate_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS answers";
+
+    fn columns(commands: &[Self]) -> Vec<Param> {
+        columns!(
+            commands;
+            request, pair, shard, key, sort, new_topic, topic, callback, origin, secret, lease, lease_end,
+            address, client, asked_at,
+        )
+    }
+}
+
 #[async_trait]
 impl Subscriptions for PostgresStore {
     async fn accounted(
@@ -115,32 +146,33 @@ impl Subscriptions for PostgresStore {
         let pair = pair(&request.topic, &request.callback);
         let sealing = self.shared.keys.sealing().await;
         let secret = secret_of(request).map(|secret| Secrets::subscription(&pair).seal(&sealing, secret));
-        let new_topic = TopicId::random();
-        let parameters = params![
-            self.shared.node,
-            big(request.id.0),
-            pair.to_vec(),
-            shard_number(Shard::of(&request.callback, self.shards)),
-            topic_key(&request.topic),
-            request.topic.key().to_owned(),
-            big(new_topic.0),
-            request.topic.as_str().to_owned(),
-            request.callback.as_str().to_owned(),
-            request.callback.origin(),
+        let new_topic = big(TopicId::random().0);
+        let command = Activate {
+            request: big(request.id.0),
+            pair: pair.to_vec(),
+            shard: shard_number(Shard::of(&request.callback, self.shards)),
+            key: topic_key(&request.topic),
+            sort: request.topic.key().to_owned(),
+            new_topic,
+            topic: request.topic.as_str().to_owned(),
+            callback: request.callback.as_str().to_owned(),
+            origin: request.callback.origin(),
             secret,
-            micros(verified.lease()),
-            verified.lease_end().to_system_time(),
-            verified.address(),
-            request.client,
-            verified.asked_at().to_system_time(),
-        ];
+            lease: micros(verified.lease()),
+            lease_end: verified.lease_end().to_system_time(),
+            address: verified.address(),
+            client: request.client,
+            asked_at: verified.asked_at().to_system_time(),
+        };
         let shared = Arc::clone(&self.shared);
-        self.told_command(ACTIVATE, parameters, move |rows| {
+        self.see_through(async move {
+            let topic = shared.grouped(&shared.activations, command).await;
             drop(sealing);
-            let Some(row) = rows.first() else { return Ok(Activation::Superseded) };
-            if Fields::of("subscriptions", row).number("topic")? == new_topic.0 {
+            let Some(topic) = topic? else { return Ok(Activation::Superseded) };
+            if topic == new_topic {
                 shared.change_usage(|usage| usage.topics += 1);
             }
+            shared.tell().await;
             Ok(Activation::Done)
         })
         .await

@@ -29,14 +29,16 @@ LANGUAGE sql AS $$
     WHERE t.shard = n.shard;
 $$;
 
--- What happened; behind the lock of the topic, if it is of one.
+-- What happened; behind the lock of the topic, if it is of one. Some call it many times, and plans of statements in this language are kept.
 CREATE OR REPLACE FUNCTION hub.tell_1(
     node bigint, kind smallint, shard smallint, topic bigint, bounds bigint[], subject bigint
 ) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject)
     VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), $2, $1, $3, $4, $5, $6);
     UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = $4;
+END
 $$;
 
 -- To be called by whoever has locked the shard alone, so that no checkpoint notes how late it is, and the pair. The topic is locked before the rest.
@@ -75,87 +77,110 @@ BEGIN
 END
 $$;
 
--- Begins the subscription of a pair that has none, under the lock of its topic: so identities grow in the order of commits within a topic, and
--- the start is the head of the log as it is then.
-CREATE OR REPLACE FUNCTION hub.begin_subscription_1(known hub.subscription, of_key bytea, sort text, new_topic bigint)
-RETURNS hub.subscription
+-- Puts verified subscriptions in force, one after the other, each if its request still waits: new, or in the place of the one of the same pair,
+-- which keeps its identity, its beginning, and for whom it counts (W-061). Answers the topic of each, or NULL.
+--
+-- All pairs are locked before any topic, then hosts, tallies and clients, each kind in one order: so no two hubs wait for each other. A new one
+-- begins under the lock of its topic: so identities grow in the order of commits within a topic, and the start is the head of the log as it is
+-- then.
+CREATE OR REPLACE FUNCTION hub.activate_2(
+    line bigint, generation bigint, node bigint, requests bigint[], pairs bytea[], of_shards smallint[], keys bytea[], sorts text[],
+    new_topics bigint[], topics_written text[], callbacks_written text[], origins text[], secrets bytea[], leases_us bigint[],
+    lease_ends timestamptz[], addresses inet[], clients inet[], asked_at timestamptz[]
+) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    is_first_of_topic boolean;
-    is_first_of_host boolean;
+    there bytea[];
+    -- Numbers of entries: with the first of each topic that is to be made.
+    missing integer[];
     made bigint[] := '{}';
-BEGIN
-    LOOP
-        SELECT t.id, t.head, t.subscriptions = 0 INTO known.topic, known.start, is_first_of_topic
-        FROM hub.topic t WHERE t.key = of_key FOR NO KEY UPDATE;
-        EXIT WHEN FOUND;
-        made := made || hub.make_topics_1(ARRAY[of_key], ARRAY[sort], ARRAY[known.topic_url], ARRAY[new_topic]);
-    END LOOP;
-    known.id := nextval('hub.subscription_id');
-    UPDATE hub.topic t
-    SET subscriptions = t.subscriptions + 1, founder = CASE WHEN is_first_of_topic THEN known.client ELSE t.founder END
-    WHERE t.id = known.topic;
-    INSERT INTO hub.subscription SELECT known.*;
-    INSERT INTO hub.pair (pair, shard, topic, id) VALUES (known.pair, known.shard, known.topic, known.id);
-    INSERT INTO hub.host AS h (origin, subscriptions, founder) VALUES (known.origin, 1, known.client)
-    ON CONFLICT (origin) DO UPDATE SET subscriptions = h.subscriptions + 1
-    RETURNING h.subscriptions = 1 INTO is_first_of_host;
-    PERFORM hub.tally_1(
-        array_agg(n.shard), array_agg(n.subscriptions), array_agg(n.topics), array_agg(n.hosts)
-    ) FROM (
-        SELECT known.shard, 1::bigint AS subscriptions, 0::bigint AS topics, is_first_of_host::integer::bigint AS hosts
-        UNION ALL
-        SELECT (m % s.shards)::smallint, 0, 1, 0 FROM unnest(made) AS m, hub.store s
-    ) n;
-    PERFORM hub.count_1(
-        ARRAY[known.client], ARRAY[1]::bigint[], ARRAY[is_first_of_topic::integer]::bigint[], ARRAY[is_first_of_host::integer]::bigint[]
-    );
-    RETURN known;
-END
-$$;
-
--- Puts a verified subscription in force, if its request still waits: new, or in the place of the one of the same pair, which keeps its identity,
--- its beginning, and for whom it counts (W-061). Returns where it is, since when, and the topic as it is at this moment.
-CREATE OR REPLACE FUNCTION hub.activate_1(
-    line bigint, generation bigint, node bigint, of_request bigint, of_pair bytea, of_shard smallint, of_key bytea, sort text,
-    new_topic bigint, topic_written text, callback_written text, of_origin text, of_secret bytea, of_lease_us bigint,
-    of_lease_end timestamptz, of_address inet, of_client inet, asked_at timestamptz
-) RETURNS TABLE (
-    shard smallint, id bigint, start bigint, topic bigint, url text, first bigint, head bigint, latest bigint, posted bigint
-)
-LANGUAGE plpgsql AS $$
-DECLARE
+    leads_to hub.pair;
     known hub.subscription;
+    is_first_of_topic boolean;
+    -- Numbers of entries: those that began, and of these the first of each topic and host that had none.
+    begun integer[] := '{}';
+    first_of_topics integer[] := '{}';
+    first_of_hosts integer[];
+    answers bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    PERFORM hub.lock_1(of_pair);
-    DELETE FROM hub.request r WHERE r.id = of_request AND r.pair = of_pair;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    -- Before the subscription, as always.
-    PERFORM FROM hub.pair p JOIN hub.topic t ON t.id = p.topic WHERE p.pair = of_pair FOR NO KEY UPDATE OF t;
-    UPDATE hub.subscription s SET
-        callback = callback_written, topic_url = topic_written, secret = of_secret, lease_us = of_lease_us, lease_end = of_lease_end,
-        address = of_address, verified_at = asked_at
-    FROM hub.pair p
-    WHERE p.pair = of_pair AND s.shard = p.shard AND s.topic = p.topic AND s.id = p.id
-    RETURNING s.* INTO known;
-    IF known.id IS NULL THEN
-        -- Should it lead nowhere, it leads to this one from now on.
-        DELETE FROM hub.pair p WHERE p.pair = of_pair;
-        known := ROW (
-            of_shard, NULL, NULL, of_pair, of_origin, callback_written, topic_written, of_secret, NULL, of_lease_us, of_lease_end,
-            of_address, of_client, asked_at, asked_at
+    PERFORM hub.lock_all_1(pairs);
+    LOOP
+        WITH locked AS MATERIALIZED (
+            SELECT t.key FROM hub.topic t WHERE t.key = ANY (keys) ORDER BY t.id FOR NO KEY UPDATE
+        )
+        SELECT coalesce(array_agg(l.key), '{}') INTO there FROM locked l;
+        missing := ARRAY(
+            SELECT min(e.n)::integer
+            FROM unnest(keys, requests, pairs) WITH ORDINALITY AS e(key, request, pair, n)
+            WHERE e.key <> ALL (there) AND EXISTS (SELECT FROM hub.request r WHERE r.id = e.request AND r.pair = e.pair)
+            GROUP BY e.key
         );
-        known := hub.begin_subscription_1(known, of_key, sort, new_topic);
+        EXIT WHEN cardinality(missing) = 0;
+        made := made || hub.make_topics_1(
+            ARRAY(SELECT keys[m.n] FROM unnest(missing) AS m(n)), ARRAY(SELECT sorts[m.n] FROM unnest(missing) AS m(n)),
+            ARRAY(SELECT topics_written[m.n] FROM unnest(missing) AS m(n)), ARRAY(SELECT new_topics[m.n] FROM unnest(missing) AS m(n))
+        );
+    END LOOP;
+    FOR n IN 1..cardinality(requests) LOOP
+        DELETE FROM hub.request r WHERE r.id = requests[n] AND r.pair = pairs[n];
+        CONTINUE WHEN NOT FOUND;
+        SELECT p.* INTO leads_to FROM hub.pair p WHERE p.pair = pairs[n];
+        -- Where there is none the tables of all shards need not be looked at.
+        IF FOUND THEN
+            UPDATE hub.subscription s SET
+                callback = callbacks_written[n], topic_url = topics_written[n], secret = secrets[n], lease_us = leases_us[n],
+                lease_end = lease_ends[n], address = addresses[n], verified_at = asked_at[n]
+            WHERE s.shard = leads_to.shard AND s.topic = leads_to.topic AND s.id = leads_to.id
+            RETURNING s.* INTO known;
+        END IF;
+        IF NOT FOUND THEN
+            -- Should it lead nowhere, it leads to this one from now on.
+            DELETE FROM hub.pair p WHERE p.pair = pairs[n];
+            UPDATE hub.topic t
+            SET subscriptions = t.subscriptions + 1, founder = CASE WHEN t.subscriptions = 0 THEN clients[n] ELSE t.founder END
+            WHERE t.key = keys[n]
+            RETURNING t.id, t.head, t.subscriptions = 1 INTO known.topic, known.start, is_first_of_topic;
+            known := ROW (
+                of_shards[n], known.topic, nextval('hub.subscription_id'), pairs[n], origins[n], callbacks_written[n], topics_written[n],
+                secrets[n], known.start, leases_us[n], lease_ends[n], addresses[n], clients[n], asked_at[n], asked_at[n]
+            );
+            INSERT INTO hub.subscription SELECT known.*;
+            INSERT INTO hub.pair (pair, shard, topic, id) VALUES (known.pair, known.shard, known.topic, known.id);
+            begun := begun || n;
+            IF is_first_of_topic THEN
+                first_of_topics := first_of_topics || n;
+            END IF;
+        END IF;
+        PERFORM hub.tell_1(
+            node, 2::smallint, known.shard, known.topic, ARRAY[t.first, t.head, t.latest, t.posted], known.id
+        ) FROM hub.topic t WHERE t.id = known.topic;
+        answers[n] := known.topic;
+    END LOOP;
+    IF cardinality(begun) + cardinality(made) > 0 THEN
+        WITH counted AS (
+            INSERT INTO hub.host AS h (origin, subscriptions, founder)
+            SELECT origins[b.n], count(*), (array_agg(clients[b.n] ORDER BY b.n))[1] FROM unnest(begun) AS b(n) GROUP BY 1 ORDER BY 1
+            ON CONFLICT (origin) DO UPDATE SET subscriptions = h.subscriptions + excluded.subscriptions
+            RETURNING h.origin, h.subscriptions
+        )
+        SELECT array_agg(f.n) INTO first_of_hosts
+        FROM (SELECT origins[b.n] AS origin, count(*) AS added, min(b.n) AS n FROM unnest(begun) AS b(n) GROUP BY 1) f
+        JOIN counted c ON c.origin = f.origin AND c.subscriptions = f.added;
+        PERFORM hub.tally_1(array_agg(c.shard), array_agg(c.subscriptions), array_agg(c.topics), array_agg(c.hosts))
+        FROM (
+            SELECT of_shards[b.n] AS shard, 1::bigint AS subscriptions, 0::bigint AS topics, 0::bigint AS hosts FROM unnest(begun) AS b(n)
+            UNION ALL SELECT of_shards[b.n], 0, 0, 1 FROM unnest(first_of_hosts) AS b(n)
+            UNION ALL SELECT (m.id % s.shards)::smallint, 0, 1, 0 FROM unnest(made) AS m(id), hub.store s
+        ) c;
+        PERFORM hub.count_1(array_agg(c.client), array_agg(c.subscriptions), array_agg(c.topics), array_agg(c.hosts))
+        FROM (
+            SELECT clients[b.n] AS client, 1::bigint AS subscriptions, 0::bigint AS topics, 0::bigint AS hosts FROM unnest(begun) AS b(n)
+            UNION ALL SELECT clients[b.n], 0, 1, 0 FROM unnest(first_of_topics) AS b(n)
+            UNION ALL SELECT clients[b.n], 0, 0, 1 FROM unnest(first_of_hosts) AS b(n)
+        ) c;
     END IF;
-    RETURN QUERY
-    SELECT known.shard, known.id, known.start, t.id, t.url, t.first, t.head, t.latest, t.posted
-    FROM hub.topic t WHERE t.id = known.topic FOR NO KEY UPDATE;
-    PERFORM hub.tell_1(
-        node, 2::smallint, known.shard, known.topic, ARRAY[t.first, t.head, t.latest, t.posted], known.id
-    ) FROM hub.topic t WHERE t.id = known.topic;
+    RETURN answers;
 END
 $$;
 

@@ -1,0 +1,128 @@
+//! Commands of one kind that wait at the same time are carried out by one statement, and share its commit.
+//!
+//! Whoever gives one puts it into the queue of its kind, and then waits for its answer or for the connection, whichever comes first. Who gets the
+//! connection carries out what is in the queue by then, for all who have put it there.
+//!
+//! Commands of one kind are carried out in the order in which they were given, within a statement too. They may overtake commands of another kind
+//! that wait, and nobody can tell: whoever relies on a command waits for its answer, and by then it is committed. So a request is there before it
+//! is put in force, which takes its number. Of what nobody has an answer to, one may as well have come in at another hub.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Mutex;
+
+use resync_common::locks::lock;
+use tokio::sync::oneshot;
+
+use super::rows::Param;
+use crate::store::Result;
+
+/// Commands of one statement. Each has less than 16 kB, and locks its pair until the commit: the database has room for some thousand locks.
+const MOST: usize = 128;
+
+/// What a function says of a command: a number, or nothing where the command came too late.
+pub(super) type Answer = Option<i64>;
+
+/// Who waits for that.
+pub(super) type Asker = oneshot::Sender<Result<Answer>>;
+
+/// A command that shares a statement with others of its kind.
+pub(super) trait Grouped: Sized + Send + Sync {
+    /// Its function takes the line, its generation, the node, and an array for each column. The only row has an array of `answers`.
+    const STATEMENT: &'static str;
+
+    /// The columns of these commands.
+    fn columns(commands: &[Self]) -> Vec<Param>;
+}
+
+/// An array for each of these fields, in the order in which a function takes them.
+macro_rules! columns {
+    ($commands:expr; $($field:ident),+ $(,)?) => {
+        $crate::store::postgres::rows::params![
+            $($commands.iter().map(|command| command.$field.clone()).collect::<Vec<_>>()),+
+        ]
+    };
+}
+pub(super) use columns;
+
+/// Commands of one kind that wait.
+pub(super) struct Group<C>(Mutex<VecDeque<(C, Asker)>>);
+
+// Secrets are among them.
+impl<C> fmt::Debug for Group<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}
+
+impl<C> Group<C> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Has this carried out behind what was given before. The answer comes from whoever does it.
+    pub(super) fn add(&self, command: C) -> oneshot::Receiver<Result<Answer>> {
+        let (asker, answered) = oneshot::channel();
+        lock(&self.0).push_back((command, asker));
+        answered
+    }
+
+    /// What has waited longest, up to the size of a statement.
+    pub(super) fn take(&self) -> (Vec<C>, Vec<Asker>) {
+        let mut waiting = lock(&self.0);
+        let number = waiting.len().min(MOST);
+        waiting.drain(..number).unzip()
+    }
+}
+
+/// Gives each its own answer, or all of them the error.
+pub(super) fn answer(askers: impl IntoIterator<Item = Asker>, outcome: Result<Vec<Answer>>) {
+    let mut answers = outcome.map(Vec::into_iter);
+    for asker in askers {
+        let answer = match &mut answers {
+            Ok(answers) => answers.next().map(Ok),
+            Err(error) => Some(Err(error.clone())),
+        };
+        if let Some(answer) = answer {
+            // Who has gone away does not want to know.
+            let _ = asker.send(answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::store::StoreError;
+
+    #[test]
+    fn what_waits_is_taken_in_its_order_up_to_the_size_of_a_statement() {
+        let group = Group::new();
+        let answered: Vec<_> = (0..MOST + 2).map(|number| group.add(number)).collect();
+        let (first, askers) = group.take();
+        assert_eq!(first, (0..MOST).collect::<Vec<_>>());
+        assert_eq!(group.take().0, [MOST, MOST + 1]);
+        assert!(group.take().0.is_empty());
+        answer(askers, Ok((0..).take(MOST).map(Some).collect()));
+        for (number, answered) in (0..).zip(answered).take(MOST) {
+            let answer = answered.now_or_never();
+            assert!(matches!(answer, Some(Ok(Ok(Some(own)))) if own == number), "{number}: {answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_to_all_and_an_answer_that_is_missing_to_nobody() {
+        let group = Group::new();
+        let [one, other] = [1, 2].map(|number| group.add(number));
+        answer(group.take().1, Err(StoreError::Closed));
+        for answered in [one, other] {
+            assert!(matches!(answered.now_or_never(), Some(Ok(Err(StoreError::Closed)))));
+        }
+        let [one, other] = [1, 2].map(|number| group.add(number));
+        answer(group.take().1, Ok(vec![None]));
+        assert!(matches!(one.now_or_never(), Some(Ok(Ok(None)))));
+        assert!(matches!(other.now_or_never(), Some(Err(_))), "it is told that the store is closed");
+    }
+}
