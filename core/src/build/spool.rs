@@ -2,12 +2,13 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufReader, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 
 use tempfile::SpooledTempFile;
 
 use super::BuildError;
 use super::scratch::Scratch;
+use super::taken_over::TakenOver;
 use crate::document::{Entry, Header, Link, Metadata};
 use crate::xml::{Limits, WriteError, Writer};
 
@@ -56,6 +57,21 @@ impl Spool {
         self.writer.entry(entry).map_err(|error| self.scratch.refused(error))?;
         self.entries += 1;
         Ok(())
+    }
+
+    /// Takes over the entries of a published document with the same header, and returns the last of them. `None`, and nothing is taken,
+    /// where that document has another form or not so many entries.
+    pub(super) fn take_over(
+        &mut self,
+        published: impl Read,
+        entries: u64,
+    ) -> Result<Option<Entry>, BuildError> {
+        let written = TakenOver::of(published, &head(&self.header)?);
+        let is_whole = |written: &TakenOver| u64::try_from(written.count) == Ok(entries);
+        let Some(TakenOver { bytes, count, last }) = written.filter(is_whole) else { return Ok(None) };
+        self.writer.take_over(&bytes, count, &last).map_err(|error| self.scratch.error(error))?;
+        self.entries += count;
+        Ok(Some(last))
     }
 
     /// Moves the entries below `header`.
