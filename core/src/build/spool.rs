@@ -9,7 +9,8 @@ use tempfile::SpooledTempFile;
 use super::BuildError;
 use super::scratch::Scratch;
 use super::taken_over::TakenOver;
-use crate::document::{Entry, Header, Link, Metadata};
+use crate::digest::Hashes;
+use crate::document::{Entry, ForeignAttribute, Header, Link, Metadata};
 use crate::xml::{Limits, WriteError, Writer};
 
 /// Most bytes of a spool in memory.
@@ -115,7 +116,18 @@ fn at_most(entry: &Entry) -> u64 {
 
 fn of_metadata(metadata: &Metadata) -> usize {
     let Metadata { hash, encoding, path, media_type, foreign, .. } = metadata;
-    let texts: usize = [encoding, path, media_type].into_iter().flatten().map(String::len).sum();
+    of_attributes(hash, [encoding, path, media_type].map(Option::as_deref), foreign)
+}
+
+fn of_link(link: &Link) -> usize {
+    let Link { rel, href, hash, encoding, path, media_type, profile, foreign, .. } = link;
+    let profile = profile.as_ref().map_or(0, String::len);
+    6 * (href.len() + rel.as_str().len() + profile)
+        + of_attributes(hash, [encoding, path, media_type].map(Option::as_deref), foreign)
+}
+
+fn of_attributes(hash: &Hashes, texts: [Option<&str>; 3], foreign: &[ForeignAttribute]) -> usize {
+    let texts: usize = texts.into_iter().flatten().map(str::len).sum();
     let foreign: usize = foreign
         .iter()
         .map(|own| 64 + 2 * own.namespace.len() + 2 * own.prefix.len() + own.name.len() + own.value.len())
@@ -123,17 +135,4 @@ fn of_metadata(metadata: &Metadata) -> usize {
     6 * (texts + foreign)
         + 80 * hash.iter().count()
         + hash.unknown().iter().map(|token| 8 + 6 * token.len()).sum::<usize>()
-}
-
-fn of_link(link: &Link) -> usize {
-    let as_metadata = Metadata {
-        hash: link.hash.clone(),
-        encoding: link.encoding.clone(),
-        path: link.path.clone(),
-        media_type: link.media_type.clone(),
-        foreign: link.foreign.clone(),
-        ..Metadata::default()
-    };
-    let profile = link.profile.as_ref().map_or(0, String::len);
-    6 * (link.href.len() + link.rel.as_str().len() + profile) + of_metadata(&as_metadata)
 }
