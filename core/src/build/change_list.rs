@@ -1,6 +1,6 @@
 //! Change Lists from events or from two inventories (RS-120 to RS-130).
 
-use super::course::Course;
+use super::course::{Course, Position};
 use super::going_on::going_on;
 use super::inventory::Ordered;
 use super::joined::{Pair, joined};
@@ -127,6 +127,14 @@ impl ChangeLists {
         Self { settings: Settings::new(site, "changelist"), course: Course::default() }
     }
 
+    /// Says that the open list has the very bytes that [`record`](Self::record) wrote when it came to `position`, as a caller knows who
+    /// compared its digest. Its entries are then taken over as they are; otherwise each is read, checked and written again. What is
+    /// published is the same.
+    pub fn unchanged_since(mut self, position: Position) -> Self {
+        self.course.unchanged = Some(position);
+        self
+    }
+
     /// Records changes, oldest first, none before [`end`](Self::end). The first list of all starts at `from`; `now` decides about
     /// age, and is the end of a series that is [closed](Self::close).
     ///
@@ -140,8 +148,9 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        let Course { position, is_last, .. } = self.course;
-        let addition = Addition { position, until: is_last.then_some(now), ..Addition::new(from, now) };
+        let Course { position, unchanged, is_last, .. } = self.course;
+        let until = is_last.then_some(now);
+        let addition = Addition { position, unchanged, until, ..Addition::new(from, now) };
         self.series().record(sink, addition, entries(events))
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Course {
     pub(super) rotation: Rotation,
     /// Where a run that failed began.
     pub(super) position: Option<Position>,
+    /// Up to where the documents are known to be as they were written.
+    pub(super) unchanged: Option<Position>,
     /// The series is closed for good.
     pub(super) is_last: bool,
 }

@@ -70,6 +70,7 @@ mod source_description;
 mod spool;
 mod stamp;
 mod status;
+mod taken_over;
 mod walk;
 mod zip;
 

@@ -3,8 +3,8 @@
 //! The documents are their own state: what was published is read, and goes on from there. A run that was killed halfway left one of
 //! the steps of RS-130 behind (a list closed, its successor published, the index not yet written), and the next run takes the next step.
 //!
-//! Every run reads the open document and writes it anew, so [`Rotation`] bounds what a run costs; the index is written when it has
-//! something new to say.
+//! Every run reads the open document and writes it anew, its entries as bytes where these are known to be [our own](super::taken_over). So
+//! [`Rotation`] bounds what a run costs; the index is written when it has something new to say.
 
 use std::io::{BufReader, Read};
 use std::time::Duration;
@@ -91,6 +91,8 @@ pub(super) struct Addition<S: Sink> {
     pub(super) from: DateTime,
     /// The entries are all those since then: what is there already is not added again.
     pub(super) position: Option<Position>,
+    /// The open document is as the run left it that came as far as this.
+    pub(super) unchanged: Option<Position>,
     /// What the entries lead to, and what is published before them.
     pub(super) targets: Ready<S>,
     /// Decides about age.
@@ -101,7 +103,7 @@ pub(super) struct Addition<S: Sink> {
 
 impl<S: Sink> Addition<S> {
     pub(super) fn new(from: DateTime, now: DateTime) -> Self {
-        Self { from, position: None, targets: Ready::new(), now, until: None }
+        Self { from, position: None, unchanged: None, targets: Ready::new(), now, until: None }
     }
 }
 
@@ -177,7 +179,7 @@ impl Series<'_> {
         addition: Addition<S>,
         entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
     ) -> Result<Published, BuildError> {
-        let Addition { from, position, targets, now, until } = addition;
+        let Addition { from, position, unchanged, targets, now, until } = addition;
         let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position, drop))?;
         let state = self.load(sink)?;
         if let Some(end) = state.ended() {
@@ -203,7 +205,7 @@ impl Series<'_> {
             ready: Ready::new(),
             published: Published::default(),
         };
-        if open.is_published {
+        if open.is_published && !growing.take_over(sink, unchanged)? {
             for entry in self.entries(sink, open.number)? {
                 growing.take(&entry?)?;
             }
@@ -378,8 +380,26 @@ struct Growing<'a, S: Sink> {
 impl<S: Sink> Growing<'_, S> {
     /// An entry that was published before.
     fn take(&mut self, entry: &Entry) -> Result<(), BuildError> {
-        self.end = self.series.kind.moments(entry).map_or(self.end, |(_, until)| self.end.max(until));
+        self.pass(entry);
         self.spool.add(entry)
+    }
+
+    /// All entries that were published before, if the document is as it was at this position; whether it is.
+    fn take_over(&mut self, sink: &S, unchanged: Option<Position>) -> Result<bool, BuildError> {
+        let number = self.open.number;
+        let Some(position) = unchanged.filter(|position| position.document == number) else {
+            return Ok(false);
+        };
+        let Some(published) = sink.open(&self.series.settings.component(number))? else { return Ok(false) };
+        let last = self.spool.take_over(published, position.entries)?;
+        if let Some(last) = &last {
+            self.pass(last);
+        }
+        Ok(last.is_some())
+    }
+
+    fn pass(&mut self, entry: &Entry) {
+        self.end = self.series.kind.moments(entry).map_or(self.end, |(_, until)| self.end.max(until));
     }
 
     fn position(&self) -> Position {

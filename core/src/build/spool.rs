@@ -2,13 +2,15 @@
 //!
 //! Whether a list is alone or has siblings, and when its snapshot or interval ended, shows only after its last entry.
 
-use std::io::{self, BufReader, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 
 use tempfile::SpooledTempFile;
 
 use super::BuildError;
 use super::scratch::Scratch;
-use crate::document::{Entry, Header, Link, Metadata};
+use super::taken_over::TakenOver;
+use crate::digest::Hashes;
+use crate::document::{Entry, ForeignAttribute, Header, Link, Metadata};
 use crate::xml::{Limits, WriteError, Writer};
 
 /// Most bytes of a spool in memory.
@@ -58,6 +60,21 @@ impl Spool {
         Ok(())
     }
 
+    /// Takes over the entries of a published document with the same header, and returns the last of them. `None`, and nothing is taken,
+    /// where that document has another form or not so many entries.
+    pub(super) fn take_over(
+        &mut self,
+        published: impl Read,
+        entries: u64,
+    ) -> Result<Option<Entry>, BuildError> {
+        let written = TakenOver::of(published, &head(&self.header)?);
+        let is_whole = |written: &TakenOver| u64::try_from(written.count) == Ok(entries);
+        let Some(TakenOver { bytes, count, last }) = written.filter(is_whole) else { return Ok(None) };
+        self.writer.take_over(&bytes, count, &last).map_err(|error| self.scratch.error(error))?;
+        self.entries += count;
+        Ok(Some(last))
+    }
+
     /// Moves the entries below `header`.
     pub(super) fn write_to(self, out: &mut impl io::Write, header: &Header) -> Result<(), BuildError> {
         let Self { writer, header: first, scratch, .. } = self;
@@ -99,7 +116,18 @@ fn at_most(entry: &Entry) -> u64 {
 
 fn of_metadata(metadata: &Metadata) -> usize {
     let Metadata { hash, encoding, path, media_type, foreign, .. } = metadata;
-    let texts: usize = [encoding, path, media_type].into_iter().flatten().map(String::len).sum();
+    of_attributes(hash, [encoding, path, media_type].map(Option::as_deref), foreign)
+}
+
+fn of_link(link: &Link) -> usize {
+    let Link { rel, href, hash, encoding, path, media_type, profile, foreign, .. } = link;
+    let profile = profile.as_ref().map_or(0, String::len);
+    6 * (href.len() + rel.as_str().len() + profile)
+        + of_attributes(hash, [encoding, path, media_type].map(Option::as_deref), foreign)
+}
+
+fn of_attributes(hash: &Hashes, texts: [Option<&str>; 3], foreign: &[ForeignAttribute]) -> usize {
+    let texts: usize = texts.into_iter().flatten().map(str::len).sum();
     let foreign: usize = foreign
         .iter()
         .map(|own| 64 + 2 * own.namespace.len() + 2 * own.prefix.len() + own.name.len() + own.value.len())
@@ -107,17 +135,4 @@ fn of_metadata(metadata: &Metadata) -> usize {
     6 * (texts + foreign)
         + 80 * hash.iter().count()
         + hash.unknown().iter().map(|token| 8 + 6 * token.len()).sum::<usize>()
-}
-
-fn of_link(link: &Link) -> usize {
-    let as_metadata = Metadata {
-        hash: link.hash.clone(),
-        encoding: link.encoding.clone(),
-        path: link.path.clone(),
-        media_type: link.media_type.clone(),
-        foreign: link.foreign.clone(),
-        ..Metadata::default()
-    };
-    let profile = link.profile.as_ref().map_or(0, String::len);
-    6 * (link.href.len() + link.rel.as_str().len() + profile) + of_metadata(&as_metadata)
 }

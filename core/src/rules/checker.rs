@@ -110,6 +110,13 @@ impl Checker {
         self.sequence.take(entry, mark);
     }
 
+    /// Makes entries part of the document that were accepted by such a checker before, the last of which is `last`. Only for documents whose
+    /// entries may repeat: what could come only once is not remembered of them.
+    pub(crate) fn take_over(&mut self, count: usize, last: &Entry) {
+        self.count += count;
+        self.sequence.take_over(count, last);
+    }
+
     /// How many entries the document has.
     pub(crate) fn count(&self) -> usize {
         self.count

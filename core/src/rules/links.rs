@@ -124,6 +124,7 @@ pub(super) fn is_foreseen(relation: &Relation, links: Links) -> bool {
 }
 
 fn has_more_than_href(link: &Link) -> bool {
-    let bare = Link { foreign: link.foreign.clone(), ..Link::new(link.rel.clone(), link.href.clone()) };
-    *link != bare
+    let Link { encoding, hash, length, modified, path, pri, media_type, profile, .. } = link;
+    let has_text = [encoding, path, media_type, profile].into_iter().any(Option::is_some);
+    has_text || !hash.is_empty() || length.is_some() || modified.is_some() || pri.is_some()
 }

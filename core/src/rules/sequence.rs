@@ -115,6 +115,12 @@ impl Sequence {
         }
     }
 
+    /// Remembers entries that follow each other as they should by the last of them, which has the latest time.
+    pub(super) fn take_over(&mut self, count: usize, last: &Entry) {
+        self.take(last, None);
+        self.count += count.saturating_sub(1);
+    }
+
     /// A change lies within the interval of its document, both ends included (RS-030).
     fn check_datetime(&self, metadata: &Metadata, broken: &mut impl FnMut(Rule, String)) {
         let Some(datetime) = metadata.datetime else { return };

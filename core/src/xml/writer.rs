@@ -81,6 +81,16 @@ impl<W: io::Write> Writer<W> {
         Ok(())
     }
 
+    /// Takes over entries that another writer wrote into such a document, the last of which is `last`. Only for documents whose entries may
+    /// repeat.
+    pub(crate) fn take_over(&mut self, entries: &[u8], count: usize, last: &Entry) -> io::Result<()> {
+        self.hand_over()?;
+        self.out.write_all(entries)?;
+        self.bytes += u64::try_from(entries.len()).unwrap_or(u64::MAX);
+        self.checker.take_over(count, last);
+        Ok(())
+    }
+
     /// How many bytes the document has so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

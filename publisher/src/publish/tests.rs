@@ -4,14 +4,18 @@ use std::{
     time::Duration,
 };
 
-use resync_core::{document::Change, xml};
+use resync_core::{
+    digest::{Algorithm, Digest},
+    document::Change,
+    xml,
+};
 
 use super::*;
 use crate::{
     BaseUrl, HubUrl,
     helpers::files::tests::interrupt_after,
     settings::{LinkTemplate, Rules},
-    state::{Series, StoredPosition},
+    state::{DocumentRecord, Series, StoredPosition},
 };
 
 struct Place {
@@ -414,6 +418,30 @@ fn another_base_url_starts_another_series() {
     let list = place.read("resync/changelist-1.xml");
     assert_eq!((list.entries().len(), list.header().metadata.until), (0, None));
     assert_eq!(list.header().metadata.from, place.read("resync/resourcelist.xml").header().metadata.at);
+}
+
+#[test]
+fn the_entries_of_the_open_change_list_are_taken_over_as_they_were_written() {
+    let place = Place::with(Rules::default());
+    for content in ["1", "22"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let path = place.out().join("resync/changelist-1.xml");
+    let marked = fs::read_to_string(&path).unwrap().replacen("<loc>", "<!-- a --><loc>", 1);
+    fs::write(&path, &marked).unwrap();
+    // As if a build had written that.
+    let lock = Lock::acquire(&place.out()).unwrap();
+    let mut state = State::load(&place.out()).unwrap();
+    let is_open = |record: &&mut DocumentRecord| record.path == "resync/changelist-1.xml";
+    state.documents.iter_mut().find(is_open).unwrap().content =
+        Digest::of(Algorithm::Sha256, marked.as_bytes());
+    state.save(&lock).unwrap();
+    drop(lock);
+    place.put("a", "333");
+    place.build().unwrap();
+    assert_eq!(place.published().len(), 2);
+    assert!(fs::read_to_string(&path).unwrap().contains("<!-- a -->"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `resync-source serve`: documents, files and the topic URI as bytes on a socket.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::Read as _,
     time::{Duration, SystemTime},
@@ -8,7 +9,10 @@ use std::{
 
 use resync_core::document::Capability;
 
-use crate::support::{BASE, Hub, Place, Server};
+use crate::{
+    configured::configured,
+    support::{BASE, Hub, Place, Server, run, text},
+};
 
 /// The base URL of these tests has the path `/data/`.
 const RESOURCE: &str = "/data/sub/b%20c.xml";
@@ -43,6 +47,49 @@ fn rs052_documents_are_served_as_xml_with_the_bytes_that_were_built() {
         200,
         "the host's own well-known URI too (RS-071)"
     );
+}
+
+#[test]
+fn mem006_a_closed_list_keeps_its_uri_and_its_bytes_and_there_is_no_change_set_that_leads_back_to_it() {
+    let place = Place::new();
+    let toml = format!(
+        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[change_list]\nentries = 1\n"
+    );
+    let config = configured(&place, &toml);
+    let build = || {
+        run(&["build", "--config", text(&config)]).succeeded();
+    };
+    build();
+    let server = Server::start(&place);
+    let mut closed = BTreeMap::new();
+    for number in 1..=4 {
+        place.put("a.txt", "x".repeat(number));
+        build();
+        for (path, bytes) in &closed {
+            let answer = server.get(path);
+            assert_eq!((answer.status, &answer.body), (200, bytes), "{path}");
+        }
+        if number > 1 {
+            let path = format!("/data/resync/changelist-{}.xml", number - 1);
+            let bytes = server.get(&path).body;
+            closed.insert(path, bytes);
+        }
+    }
+    // The index leads forwards from each.
+    let index = place.document("resync/changelist.xml");
+    let spans: Vec<_> = index.entries().iter().map(|entry| entry.metadata.clone().unwrap()).collect();
+    assert_eq!((spans.len(), closed.len()), (4, 3));
+    for (one, next) in spans.iter().zip(&spans[1..]) {
+        assert!(one.until.is_some() && one.until == next.from, "{spans:?}");
+    }
+    for number in 1..=4 {
+        let list = place.document(&format!("resync/changelist-{number}.xml"));
+        let relations: Vec<_> = list.header().links.iter().map(|link| link.rel.as_str()).collect();
+        assert_eq!(relations, ["up", "index"]);
+    }
+    for path in ["/data/resync/changeset.xml", "/data/resync/changeset-1.xml", "/data/changeset"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Change Lists: differences, rotation, and what a poller sees at every step.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use resync_core::build::{
 };
 use resync_core::datetime::DateTime;
 use resync_core::document::{
-    Capability, Change, ChangeList, ChangeListIndex, Document, Relation, ResourceChange,
+    Capability, Change, ChangeList, ChangeListIndex, Document, Link, Relation, ResourceChange,
 };
 use resync_core::xml::{self, Limits};
 
@@ -121,6 +122,29 @@ fn lists(entries: usize, age: Option<u64>) -> ChangeLists {
     ChangeLists::new(&site()).rotation(Rotation { entries: Some(entries), age: age.map(Duration::from_secs) })
 }
 
+/// With a link to its version, where it has one.
+fn linked(mut event: Event) -> Event {
+    if event.change != Change::Deleted {
+        let href = format!("https://example.org/versions/20260101000000/{}", event.item.loc);
+        let modified = Some(event.moment);
+        event.item.links.push(Link { modified, ..Link::new(Relation::Memento, href) });
+    }
+    event
+}
+
+/// All documents, by their names.
+fn documents(sink: &MemorySink) -> Vec<(&str, &[u8])> {
+    sink.names().map(|name| (name, sink.get(name).unwrap())).collect()
+}
+
+/// Puts other bytes in the place of a document.
+fn replace(sink: &mut MemorySink, name: &str, bytes: &[u8]) {
+    let mut draft = sink.create(name).unwrap();
+    draft.write_all(bytes).unwrap();
+    let staged = sink.stage(draft).unwrap();
+    sink.publish(staged).unwrap();
+}
+
 fn now_after(batch: &[Event], now: DateTime) -> DateTime {
     batch.last().map_or(now, |last| last.moment)
 }
@@ -159,6 +183,27 @@ proptest! {
         poller.poll(&sink);
         prop_assert_eq!(poller.seen, recorded);
         judge_each(&sink);
+    }
+
+    #[test]
+    fn entries_that_are_taken_over_as_bytes_give_the_documents_that_reading_them_gives(
+        batches in batches(), entries in 1..30_usize, age in prop::option::of(1..12_u64),
+        bytes in 4_000..20_000_u64, is_closed in any::<bool>(),
+    ) {
+        let lists = lists(entries, age).limits(Limits { bytes, ..Limits::default() });
+        let (mut read, mut taken) = (MemorySink::default(), MemorySink::default());
+        let mut now = moment(1);
+        let batches = dated(batches);
+        let last = batches.len() - 1;
+        for (number, batch) in batches.into_iter().enumerate() {
+            now = now_after(&batch, now);
+            let events = || batch.iter().cloned().map(linked).map(Ok);
+            let lists = if is_closed && number == last { lists.clone().close() } else { lists.clone() };
+            let expected = lists.record(&mut read, moment(0), events(), now).unwrap();
+            let lists = lists.clone().unchanged_since(lists.position(&taken).unwrap());
+            prop_assert_eq!(lists.record(&mut taken, moment(0), events(), now).unwrap(), expected);
+            prop_assert_eq!(documents(&taken), documents(&read));
+        }
     }
 
     #[test]
@@ -274,6 +319,37 @@ fn rs121_changes_out_of_order_are_refused_and_change_nothing() {
         Err(BuildError::ChangeOrder { .. })
     ));
     assert_eq!(sink.get("changelist-1.xml").unwrap(), before);
+}
+
+#[test]
+fn only_the_bytes_that_are_known_to_be_unchanged_are_taken_over_and_no_change_comes_before_them() {
+    const OPEN: &str = "changelist-1.xml";
+    let lists = lists(9, None);
+    let mut sink = MemorySink::default();
+    lists.record(&mut sink, moment(0), [Ok(event(1, 5)), Ok(event(2, 6))], moment(6)).unwrap();
+    let position = lists.position(&sink).unwrap();
+    let marked = str::from_utf8(sink.get(OPEN).unwrap()).unwrap().replacen("<loc>", "<!-- a --><loc>", 1);
+    replace(&mut sink, OPEN, marked.as_bytes());
+    let is_taken_over = |lists: &ChangeLists, sink: &MemorySink| {
+        let mut sink = sink.clone();
+        lists.record(&mut sink, moment(0), [Ok(event(3, 7))], moment(7)).unwrap();
+        assert_eq!(document(&sink, OPEN).entries().len(), 3);
+        str::from_utf8(sink.get(OPEN).unwrap()).unwrap().contains("<!-- a -->")
+    };
+    let since = |position| lists.clone().unchanged_since(position);
+    assert!(is_taken_over(&since(position), &sink));
+    assert!(!is_taken_over(&lists, &sink));
+    for (document, entries) in [(1, 1), (1, 3), (2, 2)] {
+        assert!(!is_taken_over(&since(Position { document, entries }), &sink));
+    }
+    let late = since(position).record(&mut sink.clone(), moment(0), [Ok(event(3, 4))], moment(9));
+    assert!(matches!(late, Err(BuildError::ChangeOrder { .. })));
+
+    replace(&mut sink, OPEN, marked.replacen("?>", " ?>", 1).as_bytes());
+    assert!(!is_taken_over(&since(position), &sink), "it begins otherwise");
+    replace(&mut sink, OPEN, &marked.as_bytes()[..marked.len() - 12]);
+    let cut = since(position).record(&mut sink, moment(0), [Ok(event(3, 7))], moment(7));
+    assert!(matches!(cut, Err(BuildError::Published { .. })));
 }
 
 #[test]

@@ -395,7 +395,11 @@ impl<'a> Execution<'a> {
                 let changes = self.changes()?;
                 lists.clone().resume(position.into()).record(&mut sink, started, changes, until)?.position()
             }
-            Some(_) => lists.record(&mut sink, started, self.changes()?, until)?.position(),
+            Some(position) => {
+                let lists =
+                    if self.is_as_written(position) { lists.unchanged_since(position.into()) } else { lists };
+                lists.record(&mut sink, started, self.changes()?, until)?.position()
+            }
         };
         drop(sink);
         let position: StoredPosition = position.unwrap_or_default().into();
@@ -419,6 +423,12 @@ impl<'a> Execution<'a> {
             }
             None => Series { until, position, listed: started, since: 0, begun },
         })
+    }
+
+    /// Whether the Change List that is open at this position still has the bytes that were written: it was so when the run began.
+    fn is_as_written(&self, open: StoredPosition) -> bool {
+        let url = self.site.change_list_component(open.document).url;
+        self.known(&url).is_some_and(|record| is_in_place(self.out, record))
     }
 
     /// No list links to a patch any more.

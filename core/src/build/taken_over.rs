@@ -1,0 +1,36 @@
+//! The entries of an open document as bytes: what is known to be as this crate wrote it need not be understood, checked and written again.
+
+use std::io::Read;
+
+use memchr::memmem;
+
+use crate::document::Entry;
+use crate::xml::{MAX_BYTES, Reader};
+
+/// How each entry begins. Text has no line like this, since `<` is escaped there.
+const START: &[u8] = b"  <url>\n";
+/// What follows the last entry.
+const END: &[u8] = b"</urlset>\n";
+
+/// Entries, as they were written.
+pub(super) struct TakenOver {
+    pub(super) bytes: Vec<u8>,
+    pub(super) count: usize,
+    pub(super) last: Entry,
+}
+
+impl TakenOver {
+    /// Those of a document that begins with `head`. `None` for any other form, for one without entries, and where it cannot be read: who
+    /// understands each entry finds out what is wrong.
+    pub(super) fn of(published: impl Read, head: &[u8]) -> Option<Self> {
+        let mut bytes = Vec::new();
+        published.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+        let entries = bytes.strip_prefix(head)?.strip_suffix(END)?;
+        let count = memmem::find_iter(entries, START).count();
+        let last = [head, &entries[memmem::rfind(entries, START)?..], END].concat();
+        let last = Reader::new(last.as_slice()).ok()?.next()?.ok()?;
+        bytes.truncate(bytes.len() - END.len());
+        bytes.drain(..head.len());
+        Some(Self { bytes, count, last })
+    }
+}
