@@ -12,6 +12,9 @@ const WINDOW: usize = 1_024;
 /// Subscriptions that a shard looks at before the other shards are asked: for some tens of microseconds.
 const STEPS: usize = 256;
 
+/// Checkpoints of a span. With the interval of checkpoints that is half a second.
+const SPAN: u32 = 4;
+
 /// Until when no lease ends in a shard that is taken over now, where by what the store knows the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
     let now = Now::read(store.clock());
@@ -50,6 +53,7 @@ pub(super) async fn load(
         retry: settings.retry.clone(),
         breaker: settings.breaker,
         steps: STEPS,
+        span: SPAN,
     };
     let now = Now::read(store.clock());
     let scheduler = Scheduler::new(shard, limits, worker, state, Clock::new(now, doubted_until), now);

@@ -246,7 +246,7 @@ mod tests {
         while posts < 2 {
             posts += usize::from(lost.next().await.starts_with("POST"));
         }
-        // Slower than a checkpoint, they become laggards. That is progress too: only once it is durable is an answer the first that the store
+        // Once nothing else moves, they become laggards. That is progress too: only once it is durable is an answer the first that the store
         // refuses.
         eventually("both are laggards", || are_both_laggards(&*store, shard)).await;
         let now = Instant::now();

@@ -100,7 +100,7 @@ impl Collector for HubState {
             ),
             (
                 "checkpoint_age_seconds",
-                "Age of the oldest delivery progress that is not durable yet; a crash repeats it",
+                "Age of the last save of delivery progress; a crash repeats what came since and at most a second before",
                 self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
             ),
         ];

@@ -13,7 +13,9 @@ use crate::clients::{Known, LAST, TOPICS};
 const NEXT_CHECKPOINT: Duration = Duration::from_millis(350);
 /// No progress is saved while the disk fails, and until the hub has noticed that it is well again.
 const TROUBLE: Duration = Duration::from_secs(3);
-/// A delivery is known to the second checkpoint after it at the latest; one more may have been on its way to the disk before.
+/// A delivery may wait so long for those whose turn came before: for two spans of checkpoints.
+const HELD_BACK: Duration = Duration::from_secs(1);
+/// From then on it is known to the second checkpoint at the latest; one more may have been on its way to the disk before.
 const CHECKPOINTS: usize = 3;
 
 /// What a trial came to, when not everything was as promised.
@@ -76,9 +78,10 @@ impl Saves {
         Self { durable, pause: NEXT_CHECKPOINT + if disk_failed { TROUBLE } else { Duration::ZERO } }
     }
 
-    /// The moment from which on a delivery of this moment must not be repeated; `None` when the hub never got so far.
-    fn of(&self, delivered: Instant) -> Option<Instant> {
-        (0..CHECKPOINTS).try_fold(delivered, |from, _| {
+    /// The moment from which on a delivery must not be repeated that nothing has held back since this moment; `None` when the hub never got
+    /// so far.
+    fn of(&self, free: Instant) -> Option<Instant> {
+        (0..CHECKPOINTS).try_fold(free, |from, _| {
             let later =
                 &self.durable[self.durable.partition_point(|(posted, _)| *posted < from + self.pause)..];
             later.iter().map(|(_, acknowledged)| *acknowledged).min()
@@ -121,7 +124,7 @@ fn check(
             let Some(death) = excuse else {
                 return Err(format!("offset {offset} came twice without a crash in between"));
             };
-            if saves.of(before).is_some_and(|saved| saved < death.at) {
+            if saves.of(before + HELD_BACK).is_some_and(|saved| saved < death.at) {
                 let age = death.at - before;
                 return Err(format!("offset {offset} was {age:?} old at the crash, saved, and came again"));
             }

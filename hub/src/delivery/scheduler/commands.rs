@@ -63,6 +63,8 @@ impl Scheduler {
         let class = active.class;
         active.passed(offset);
         active.suspect = None;
+        // Its record is saved together with what was given up.
+        state.detach(id);
         let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status: None };
         self.skip(skip, GivenUp::Operator);
         self.go_on(topic, id, now);

@@ -75,6 +75,8 @@ pub(crate) struct Limits {
     pub(crate) breaker: BreakerPolicy,
     /// Subscriptions that are looked at in one call, so that none takes long.
     pub(crate) steps: usize,
+    /// Checkpoints of a span: what is delivered in one is durable when the next one ends, at the latest.
+    pub(crate) span: u32,
 }
 
 /// What the shard has counted since the last report.
@@ -111,6 +113,9 @@ pub(crate) struct Scheduler {
     unsaved: Checkpoint,
     ended: BTreeMap<(TopicId, SubscriptionId), Ended>,
     checkpoints: u32,
+    /// Checkpoints until the present span ends, unless its time is over before.
+    span_left: u32,
+    span_began: Instant,
     counts: Counts,
     /// Topics of which nothing is delivered for now, also of those that have no subscriptions in this shard.
     paused: BTreeSet<TopicId>,
@@ -136,6 +141,8 @@ impl Scheduler {
             shard,
             clock,
             hosts: Hosts::new(limits.per_host, limits.breaker, worker, now.monotonic),
+            span_left: limits.span,
+            span_began: now.monotonic,
             limits,
             topics: BTreeMap::new(),
             round_robin: RoundRobin::default(),

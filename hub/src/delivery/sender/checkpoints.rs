@@ -21,9 +21,10 @@ use crate::delivery::scheduler::Now;
 use crate::store::{Checkpoint, Ended, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
-/// when the next is due, that may be the deliveries of two of these intervals.
+/// when the next is due, that may be the deliveries of two of these intervals. What waits for others, by whole spans, is of up to a second
+/// before these.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
-/// After so many answers progress is saved sooner than that, so that a crash repeats no more deliveries than these.
+/// After so many answers progress is saved sooner than that, so that a crash repeats no more deliveries of an interval than these.
 const CHECKPOINT_AFTER: u64 = 2_048;
 /// The pause after a save that failed.
 const SAVE_AGAIN_AFTER: Duration = Duration::from_secs(1);

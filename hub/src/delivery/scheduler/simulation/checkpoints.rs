@@ -50,9 +50,10 @@ impl World {
         self.save_all_of(&checkpoint);
     }
 
-    /// The process dies, and with it what it has learned in the interval of the last checkpoint and since.
+    /// The process dies, and with it what it has learned since the last checkpoint, in its interval, and in as many before as two spans have
+    /// beyond two.
     pub(super) fn crash(&mut self) {
-        self.end_life(self.saved);
+        self.end_life(self.saved.saturating_sub(2 * (self.span - 1)));
     }
 
     /// The hub stops while requests are under way that never end: whatever it has learned by then stays known.
@@ -98,7 +99,7 @@ impl World {
         };
         let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), clock_jumps: Vec::new() };
         let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
-        let limits = Limits { steps: self.steps, ..limits() };
+        let limits = Limits { steps: self.steps, span: self.span, ..limits() };
         self.scheduler = Scheduler::new(Shard(0), limits, worker(), state, clock, self.now);
     }
 }

@@ -1,8 +1,8 @@
 //! A seeded simulation of one shard: publishes, subscribers of every temper, crashes at any moment, against a naive model.
 //!
 //! The model knows what each subscriber was owed and what it got. Nothing owed may be missing at the end, nothing may
-//! arrive out of order, and only what was under way at a crash, or younger than two checkpoints then, may arrive twice; after
-//! a stop, only what was under way.
+//! arrive out of order, and only what was under way at a crash, or younger than the checkpoints of two spans then, may arrive twice;
+//! after a stop, only what was under way.
 
 mod adversaries;
 mod checkpoints;
@@ -76,6 +76,8 @@ struct World {
     renewals: u64,
     /// Subscriptions that a scheduler looks at in one call.
     steps: usize,
+    /// Checkpoints of a span.
+    span: u32,
 }
 
 impl World {
@@ -110,6 +112,7 @@ impl World {
             next_id: 1,
             renewals: 0,
             steps: limits().steps,
+            span: limits().span,
         }
     }
 
@@ -202,7 +205,7 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits { per_host: 3, window: 5, retry, breaker, steps: 256 }
+    Limits { per_host: 3, window: 5, retry, breaker, steps: 256, span: 1 }
 }
 
 /// A worker that has no other shards.
@@ -215,6 +218,8 @@ fn run(seed: u64) -> Seen {
     let mut world = World::new(seed);
     world.steps = world.rng.usize(1..10);
     world.scheduler.limits.steps = world.steps;
+    world.span = world.rng.u32(1..=4);
+    world.scheduler.limits.span = world.span;
     for _ in 0..600 {
         world.anything();
     }

@@ -34,7 +34,7 @@ impl World {
         }
         let last = inbox.last.unwrap_or(slot.start);
         if let Some(earlier) = inbox.got.get(&offset) {
-            assert_eq!(*earlier, None, "{attempt:?} came twice although the hub knew it for two checkpoints");
+            assert_eq!(*earlier, None, "{attempt:?} came twice although the hub knew it for two spans");
         } else {
             // Where a sweep has not left behind what was posted, a crash may bring a version back that it was about.
             let forgotten = attempt.topic == MIXED && inbox.got.get(&last).is_none_or(Option::is_none);

@@ -173,6 +173,8 @@ impl Cluster {
         let mut limits = limits();
         limits.retry.trouble = vec![Duration::from_secs(1); 200];
         limits.steps = self.rng.usize(1..10);
+        // Where owners die, what the store knows is told by the interval.
+        limits.span = if self.is_orderly { 4 } else { 1 };
         self.owners.push(Owner {
             number: self.saved.len(),
             shard,

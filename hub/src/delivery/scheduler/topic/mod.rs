@@ -1,9 +1,12 @@
 //! One topic in one shard: the watermark, the sweep that moves it, and the laggards that do not hold it back.
 //!
 //! A sweep brings every subscription, in the order of the ids, from the watermark to a target. A subscription is *active* while it is
-//! on its way. An active subscription that is *attached* holds the sweep back. As soon as it fails, or is slower than a checkpoint
-//! interval, or the next sweep waits only for it, it is *detached*: from then on it is a laggard with a record of its own, and the
-//! watermark passes it by. So a healthy sweep leaves a handful of records, whatever its size.
+//! on its way. An active subscription that is *attached* holds the sweep back. One that is slower than a checkpoint interval does so no
+//! more, but needs no record either: the *mark* that is saved, through which everybody has got the target, stays below it. What others
+//! have got above the mark would be repeated after a crash. So it is *detached* as soon as it fails, or the next sweep is due, or it keeps
+//! the mark from what was got in the last span of checkpoints but one, or nothing has moved for a whole span. From then on it is a laggard
+//! with a record of its own, and the mark passes it by. So a healthy sweep leaves a handful of records, whatever its size, and however long
+//! it takes.
 
 mod checkpoint;
 mod operator;
@@ -43,6 +46,8 @@ pub(super) struct TopicState {
     pub(super) active: BTreeMap<SubscriptionId, ActiveSubscription>,
     /// Active subscriptions that hold the sweep back.
     attached: BTreeSet<SubscriptionId>,
+    /// Active subscriptions that are slower, and hold only the mark back.
+    unrecorded: BTreeSet<SubscriptionId>,
     /// Active subscriptions that are at the target already, or beyond it.
     parked: BTreeSet<SubscriptionId>,
     /// Those that the next checkpoint has to look at.
@@ -82,6 +87,7 @@ impl TopicState {
             table: SubscriptionTable::default(),
             active: BTreeMap::new(),
             attached: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
             parked: BTreeSet::new(),
             changed: BTreeSet::new(),
             caught_up: Vec::new(),
@@ -182,6 +188,11 @@ impl TopicState {
         }
     }
 
+    /// Whether the mark stays below this active subscription, so that it needs no record.
+    fn holds_mark(&self, id: SubscriptionId) -> bool {
+        self.attached.contains(&id) || self.unrecorded.contains(&id)
+    }
+
     /// Puts a subscription aside until the topic is resumed.
     pub(super) fn hold(&mut self, id: SubscriptionId) {
         self.held.push(id);
@@ -196,6 +207,7 @@ impl TopicState {
     /// The subscription is idle from now on.
     fn deactivate(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
+        self.unrecorded.remove(&id);
         self.parked.remove(&id);
         self.changed.remove(&id);
         if self.active.remove(&id).is_some_and(|active| active.saved) {

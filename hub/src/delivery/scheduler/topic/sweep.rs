@@ -22,11 +22,37 @@ pub(super) struct Sweep {
     renewed: bool,
     /// When it was seen to be under way for the first time.
     seen: Option<Instant>,
+    /// The highest ids that have got something without a record: in this span of checkpoints, and in the one before.
+    reached: [SubscriptionId; 2],
+    /// Somebody has got something in this span, or become slow.
+    pub(super) has_moved: bool,
 }
 
 impl Sweep {
     pub(super) fn new(target: Offset, position: SubscriptionId) -> Self {
-        Self { target, position, exhausted: false, renewed: false, seen: None }
+        Self {
+            target,
+            position,
+            exhausted: false,
+            renewed: false,
+            seen: None,
+            reached: [SubscriptionId(0); 2],
+            has_moved: false,
+        }
+    }
+
+    /// This subscription has got something, which the store learns when the mark has passed it.
+    fn reach(&mut self, id: SubscriptionId) {
+        self.reached[0] = self.reached[0].max(id);
+        self.has_moved = true;
+    }
+
+    /// Ends the present span of checkpoints. Tells through where nobody may hold the mark back any longer: what was got in the span before
+    /// is to be known now, and where nothing moves, those who are left are late.
+    pub(super) fn end_span(&mut self) -> SubscriptionId {
+        let [newer, older] = self.reached;
+        self.reached = [SubscriptionId(0), newer];
+        if std::mem::take(&mut self.has_moved) { older } else { SubscriptionId(u64::MAX) }
     }
 
     pub(super) fn is_renewed(&self) -> bool {
@@ -181,8 +207,14 @@ impl TopicState {
         let target = self.target();
         // What finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
         // an active one of a sweep that began anew for a newer version.
-        let early =
-            self.sweep.as_ref().is_some_and(|sweep| id > sweep.position || !self.attached.contains(&id));
+        let holds_mark = self.holds_mark(id);
+        let early = self.sweep.as_mut().is_some_and(|sweep| {
+            let early = id > sweep.position || !holds_mark;
+            if !early {
+                sweep.reach(id);
+            }
+            early
+        });
         let Some(active) = self.active.get_mut(&id) else { return false };
         if active.saved {
             self.changed.insert(id);
@@ -210,22 +242,25 @@ impl TopicState {
         false
     }
 
-    /// Lets the sweep go on without this active subscription, which becomes a laggard.
+    /// Lets the sweep and the mark go on without this active subscription, which becomes a laggard.
     pub(crate) fn detach(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
+        self.unrecorded.remove(&id);
         self.changed.insert(id);
     }
 
-    /// Lets the sweep go on without all that hold it back, which become laggards.
+    /// Lets the sweep and the mark go on without all that hold them back, which become laggards.
     pub(crate) fn detach_all(&mut self) {
         self.changed.append(&mut self.attached);
+        self.changed.append(&mut self.unrecorded);
     }
 
     /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
     pub(crate) fn settle(&mut self) {
         let Some(sweep) = &self.sweep else { return self.begin() };
         let target = sweep.target;
-        if !sweep.exhausted || !(self.attached.is_empty() || self.head > target) {
+        let is_held_back = !(self.attached.is_empty() && self.unrecorded.is_empty());
+        if !sweep.exhausted || (is_held_back && self.head <= target) {
             return;
         }
         // The next sweep is due: what is still active goes on as a laggard instead of holding up all others.

@@ -57,7 +57,7 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
         join(&mut world, if id <= 5_000 { crowd } else { few }, id, "http://crowded.example");
     }
     append(&mut world, crowd, ContentKind::Posted);
-    // Each checkpoint detaches who waits, so that in the end the whole crowd is in the host's queue.
+    // Each checkpoint lets the sweep pass by who waits, so that in the end the whole crowd is in the host's queue.
     let mut in_flight = VecDeque::new();
     for _ in 0..10 {
         in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));

@@ -6,6 +6,9 @@ use super::*;
 use crate::delivery::scheduler::next::MOST_KEPT;
 use crate::store::{CachePolicy, ReadAhead};
 
+/// Checkpoints of a span, as a hub has them.
+const SPAN: u32 = 4;
+
 #[test]
 fn after_a_stop_only_what_was_under_way_is_sent_again() {
     let mut world = World::new(17);
@@ -134,6 +137,125 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
         deliveries >= 20_000 && records * 20 < deliveries,
         "{records} records for {deliveries} deliveries"
     );
+}
+
+/// What becomes of a fan-out that takes many intervals.
+#[derive(Default)]
+struct LongFanOut {
+    /// The intervals in which each subscription got it.
+    got: BTreeMap<SubscriptionId, Vec<u64>>,
+    intervals: u64,
+    /// What its checkpoints have written.
+    laggards: usize,
+    watermarks: u64,
+}
+
+/// So many subscriptions, each at a host of its own, are served a hundred at a time, with a checkpoint after each interval. The hub dies after
+/// the interval `death`. `answers` tells after how many intervals a subscription answers, if it ever does.
+fn long_fan_out(many: u64, death: u64, answers: impl Fn(SubscriptionId) -> Option<u64>) -> LongFanOut {
+    let (mut world, topic) = (World::new(101), TopicId(1));
+    (world.span, world.scheduler.limits.span) = (SPAN, SPAN);
+    for id in (1..=many).map(SubscriptionId) {
+        let (origin, lease_end) = (format!("http://host{}.example", id.0).into(), world.lease(LONG));
+        let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address: None };
+        world.durable.slots.insert(id, slot.clone());
+        let known = Box::new(world.topic(topic));
+        world.scheduler.apply(&StoreEvent::Subscribed { shard: Shard(0), slot, topic: known });
+    }
+    append(&mut world, topic, ContentKind::Posted);
+    let answering = (1..=many).filter(|id| answers(SubscriptionId(*id)).is_some()).count();
+    let (mut fan_out, mut under_way) = (LongFanOut::default(), Vec::new());
+    for interval in 0..1_000 {
+        world.scheduler.limits.window = 1_024;
+        while under_way.len() < 100
+            && let Some(attempt) = world.scheduler.next(world.now, OpenLanes::ALL)
+        {
+            under_way.extend(answers(attempt.subscription).map(|after| (interval + after, attempt)));
+        }
+        let (answered, waiting): (Vec<_>, Vec<_>) =
+            under_way.into_iter().partition(|(due, _)| *due <= interval);
+        under_way = waiting;
+        for (_, attempt) in answered {
+            fan_out.got.entry(attempt.subscription).or_default().push(interval);
+            let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
+            world.scheduler.attempt_finished(&attempt, delivered, world.now);
+        }
+        let checkpoint = world.scheduler.checkpoint(world.now);
+        world.durable.save(&checkpoint);
+        fan_out.laggards += checkpoint.laggards.len();
+        fan_out.watermarks += checkpoint.watermarks.len() as u64;
+        fan_out.intervals = interval + 1;
+        if interval == death {
+            under_way.clear();
+            world.crash();
+        } else if under_way.is_empty() && fan_out.got.len() == answering {
+            return fan_out;
+        }
+    }
+    panic!("{} of {answering} have got it", fan_out.got.len());
+}
+
+#[test]
+fn a_long_fan_out_to_hosts_of_several_speeds_leaves_hardly_any_records_and_a_death_repeats_two_spans() {
+    const MANY: u64 = 6_000;
+    const DEATH: u64 = 42;
+    // In the same interval, or up to three later; one in two hundred hangs.
+    let answers = |id: SubscriptionId| (id.0 % 200 != 0).then_some(id.0 % 4);
+    let LongFanOut { got, intervals, laggards, watermarks } = long_fan_out(MANY, DEATH, answers);
+    assert!(intervals > 100, "it takes {intervals} intervals");
+    assert!(laggards as u64 * 100 < MANY, "{laggards} records for {MANY} deliveries");
+    assert!(watermarks <= intervals / u64::from(SPAN) + 4, "{watermarks} marks in {intervals} intervals");
+    let mut repeated = 0;
+    for (id, times) in got {
+        if let [first, again] = times[..] {
+            repeated += 1;
+            assert!(first + u64::from(2 * SPAN) > DEATH + 1 && again > DEATH, "{id:?} got it in {times:?}");
+        } else {
+            assert_eq!(times.len(), 1, "{id:?} got it in {times:?}");
+        }
+    }
+    assert!((1..=u64::from(2 * SPAN) * 100).contains(&repeated), "{repeated} were repeated");
+}
+
+#[test]
+fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
+    let (mut world, topic) = (World::new(103), TopicId(1));
+    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN);
+    (1..=3_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    let (mut delivered, mut records) = (0, 0);
+    while delivered < 3_000 {
+        let attempts: Vec<_> =
+            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        assert!(!attempts.is_empty(), "{delivered} were delivered");
+        for attempt in attempts {
+            delivered += 1;
+            let finished = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
+            world.scheduler.attempt_finished(&attempt, finished, world.now);
+        }
+        records += world.scheduler.checkpoint(world.now).laggards.len();
+        assert_eq!(world.scheduler.laggard_count(), 0, "nobody is late");
+    }
+    assert_eq!(records, 0);
+}
+
+#[test]
+fn who_gives_no_answer_is_late_once_nothing_has_moved_for_a_span() {
+    let (mut world, topic) = (World::new(107), TopicId(1));
+    world.scheduler.limits.span = SPAN;
+    join(&mut world, topic, 1, "http://host.example");
+    append(&mut world, topic, ContentKind::Posted);
+    assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
+    assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_none());
+    let late = (0..3 * SPAN).map(|_| {
+        let records = world.scheduler.checkpoint(world.now).laggards.len();
+        (records, world.scheduler.laggard_count())
+    });
+    let late: Vec<_> = late.collect();
+    assert!(late[..=SPAN as usize].iter().all(|late| *late == (0, 0)), "{late:?}");
+    assert_eq!(late.iter().filter(|(records, _)| *records > 0).count(), 1, "it has one record: {late:?}");
+    assert_eq!(late.last(), Some(&(0, 1)), "{late:?}");
+    assert!(!world.scheduler.has_progress(), "and needs no more looks");
 }
 
 #[test]
