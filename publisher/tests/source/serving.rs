@@ -61,7 +61,7 @@ fn mem006_a_closed_list_keeps_its_uri_and_its_bytes_and_there_is_no_change_set_t
     };
     build();
     let server = Server::start(&place);
-    let mut closed = BTreeMap::new();
+    let mut closed = BTreeMap::<String, Vec<u8>>::new();
     for number in 1..=4 {
         place.put("a.txt", "x".repeat(number));
         build();

@@ -321,7 +321,7 @@ async fn what_both_put_in_force_at_once_is_counted_once_and_neither_keeps_the_ot
             let store = &stores[usize::from(lane % 2)];
             async move {
                 // Each comes to them in the order opposite to that of the other.
-                let nth = if lane % 2 == 0 { lane / 2 } else { 119 - lane / 2 };
+                let nth = if lane.is_multiple_of(2) { lane / 2 } else { 119 - lane / 2 };
                 let url = topic(&format!("t{}", nth % 5));
                 let callback: CallbackUrl = format!("http://d{}.example/{nth}", nth % 7).parse().unwrap();
                 let client = Some([192, 0, 2, (nth + round) % 3].into());

@@ -200,7 +200,7 @@ fn a_long_fan_out_to_hosts_of_several_speeds_leaves_hardly_any_records_and_a_dea
     const MANY: u64 = 6_000;
     const DEATH: u64 = 42;
     // In the same interval, or up to three later; one in two hundred hangs.
-    let answers = |id: SubscriptionId| (id.0 % 200 != 0).then_some(id.0 % 4);
+    let answers = |id: SubscriptionId| (!id.0.is_multiple_of(200)).then_some(id.0 % 4);
     let LongFanOut { got, intervals, laggards, watermarks } = long_fan_out(MANY, DEATH, answers);
     assert!(intervals > 100, "it takes {intervals} intervals");
     assert!(laggards as u64 * 100 < MANY, "{laggards} records for {MANY} deliveries");
