@@ -293,6 +293,7 @@ async fn roots_that_cannot_be_used_are_named() {
         for arguments in [&["config", "check"][..], &serve] {
             let mut command = Command::new(binary("resync-hub"));
             command.args(arguments).env("RESYNC_HUB_EGRESS_EXTRA_CA", &no_root);
+            command.env("RESYNC_HUB_ADMIN_LISTEN", "127.0.0.1:0");
             let output = command.output().await.unwrap();
             assert_eq!(output.status.code(), Some(64), "{}", said(&output));
             assert!(
