@@ -264,7 +264,7 @@ mod tests {
             prop_assume!(value[at] != byte);
             value[at] = byte;
             if let Some(context) = TraceContext::parse(&value) {
-                // Another version, or flags of which only those that nobody knows differ.
+                // Another version, or only unknown flags differ.
                 let may_be_same = !(2..53).contains(&at);
                 prop_assert!(may_be_same || context.to_string() != VALUE, "{}", context);
             }

@@ -1,6 +1,6 @@
 //! Change Lists from events or from two inventories (RS-120 to RS-130).
 
-use super::course::{Course, Position};
+use super::course::{Course, KnownOpen, Position};
 use super::going_on::going_on;
 use super::inventory::Ordered;
 use super::joined::{Pair, joined};
@@ -127,11 +127,10 @@ impl ChangeLists {
         Self { settings: Settings::new(site, "changelist"), course: Course::default() }
     }
 
-    /// Says that the open list has the very bytes that [`record`](Self::record) wrote when it came to `position`, as a caller knows who
-    /// compared its digest. Its entries are then taken over as they are; otherwise each is read, checked and written again. What is
-    /// published is the same.
-    pub fn unchanged_since(mut self, position: Position) -> Self {
-        self.course.unchanged = Some(position);
+    /// Says what digest the open list had when [`record`](Self::record) came to `position`. If it still has, its entries are taken over as
+    /// they are; otherwise each is read, checked and written again. What is published is the same.
+    pub fn known_open(mut self, position: Position, content: Digest) -> Self {
+        self.course.known_open = Some(KnownOpen { position, content });
         self
     }
 
@@ -148,9 +147,9 @@ impl ChangeLists {
         events: impl IntoIterator<Item = Result<Event, BuildError>>,
         now: DateTime,
     ) -> Result<Published, BuildError> {
-        let Course { position, unchanged, is_last, .. } = self.course;
+        let Course { position, known_open, is_last, .. } = self.course;
         let until = is_last.then_some(now);
-        let addition = Addition { position, unchanged, until, ..Addition::new(from, now) };
+        let addition = Addition { position, known_open, until, ..Addition::new(from, now) };
         self.series().record(sink, addition, entries(events))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::digest::Digest;
+
 /// When an open document is closed and a successor goes on; the limits of RS-042 close it in any case.
 ///
 /// A run reads the open document and writes it anew, whether it adds one entry or thousands, and a Destination polls it whole. So
@@ -34,14 +36,21 @@ pub struct Position {
     pub entries: u64,
 }
 
+/// The open document as the run left it that came to this position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownOpen {
+    pub(super) position: Position,
+    pub(super) content: Digest,
+}
+
 /// How a series goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Course {
     pub(super) rotation: Rotation,
     /// Where a run that failed began.
     pub(super) position: Option<Position>,
-    /// Up to where the documents are known to be as they were written.
-    pub(super) unchanged: Option<Position>,
+    /// What is known of the open document.
+    pub(super) known_open: Option<KnownOpen>,
     /// The series is closed for good.
     pub(super) is_last: bool,
 }

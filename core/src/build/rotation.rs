@@ -9,7 +9,7 @@
 use std::io::{BufReader, Read};
 use std::time::Duration;
 
-use super::course::{Position, Rotation};
+use super::course::{KnownOpen, Position, Rotation};
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings};
@@ -91,8 +91,8 @@ pub(super) struct Addition<S: Sink> {
     pub(super) from: DateTime,
     /// The entries are all those since then: what is there already is not added again.
     pub(super) position: Option<Position>,
-    /// The open document is as the run left it that came as far as this.
-    pub(super) unchanged: Option<Position>,
+    /// What is known of the open document.
+    pub(super) known_open: Option<KnownOpen>,
     /// What the entries lead to, and what is published before them.
     pub(super) targets: Ready<S>,
     /// Decides about age.
@@ -103,7 +103,7 @@ pub(super) struct Addition<S: Sink> {
 
 impl<S: Sink> Addition<S> {
     pub(super) fn new(from: DateTime, now: DateTime) -> Self {
-        Self { from, position: None, unchanged: None, targets: Ready::new(), now, until: None }
+        Self { from, position: None, known_open: None, targets: Ready::new(), now, until: None }
     }
 }
 
@@ -179,7 +179,7 @@ impl Series<'_> {
         addition: Addition<S>,
         entries: impl IntoIterator<Item = Result<Entry, BuildError>>,
     ) -> Result<Published, BuildError> {
-        let Addition { from, position, unchanged, targets, now, until } = addition;
+        let Addition { from, position, known_open, targets, now, until } = addition;
         let mut added = position.map_or(Ok(0), |position| self.added_since(sink, position, drop))?;
         let state = self.load(sink)?;
         if let Some(end) = state.ended() {
@@ -205,7 +205,7 @@ impl Series<'_> {
             ready: Ready::new(),
             published: Published::default(),
         };
-        if open.is_published && !growing.take_over(sink, unchanged)? {
+        if open.is_published && !growing.take_over(sink, known_open)? {
             for entry in self.entries(sink, open.number)? {
                 growing.take(&entry?)?;
             }
@@ -384,14 +384,12 @@ impl<S: Sink> Growing<'_, S> {
         self.spool.add(entry)
     }
 
-    /// All entries that were published before, if the document is as it was at this position; whether it is.
-    fn take_over(&mut self, sink: &S, unchanged: Option<Position>) -> Result<bool, BuildError> {
+    /// All entries that were published before, if the document is the one that is known; whether it is.
+    fn take_over(&mut self, sink: &S, known: Option<KnownOpen>) -> Result<bool, BuildError> {
         let number = self.open.number;
-        let Some(position) = unchanged.filter(|position| position.document == number) else {
-            return Ok(false);
-        };
+        let Some(known) = known.filter(|known| known.position.document == number) else { return Ok(false) };
         let Some(published) = sink.open(&self.series.settings.component(number))? else { return Ok(false) };
-        let last = self.spool.take_over(published, position.entries)?;
+        let last = self.spool.take_over(published, known)?;
         if let Some(last) = &last {
             self.pass(last);
         }

@@ -7,6 +7,7 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 use tempfile::SpooledTempFile;
 
 use super::BuildError;
+use super::course::KnownOpen;
 use super::scratch::Scratch;
 use super::taken_over::TakenOver;
 use crate::digest::Hashes;
@@ -61,14 +62,14 @@ impl Spool {
     }
 
     /// Takes over the entries of a published document with the same header, and returns the last of them. `None`, and nothing is taken,
-    /// where that document has another form or not so many entries.
+    /// where that document is not the one that is known.
     pub(super) fn take_over(
         &mut self,
         published: impl Read,
-        entries: u64,
+        known: KnownOpen,
     ) -> Result<Option<Entry>, BuildError> {
-        let written = TakenOver::of(published, &head(&self.header)?);
-        let is_whole = |written: &TakenOver| u64::try_from(written.count) == Ok(entries);
+        let written = TakenOver::of(published, &head(&self.header)?, known.content);
+        let is_whole = |written: &TakenOver| u64::try_from(written.count) == Ok(known.position.entries);
         let Some(TakenOver { bytes, count, last }) = written.filter(is_whole) else { return Ok(None) };
         self.writer.take_over(&bytes, count, &last).map_err(|error| self.scratch.error(error))?;
         self.entries += count;

@@ -10,6 +10,7 @@ use resync_core::build::{
     differences,
 };
 use resync_core::datetime::DateTime;
+use resync_core::digest::{Algorithm, Digest};
 use resync_core::document::{
     Capability, Change, ChangeList, ChangeListIndex, Document, Link, Relation, ResourceChange,
 };
@@ -138,6 +139,10 @@ fn documents(sink: &MemorySink) -> Vec<(&str, &[u8])> {
 }
 
 /// Puts other bytes in the place of a document.
+fn digest(bytes: &[u8]) -> Digest {
+    Digest::of(Algorithm::Sha256, bytes)
+}
+
 fn replace(sink: &mut MemorySink, name: &str, bytes: &[u8]) {
     let mut draft = sink.create(name).unwrap();
     draft.write_all(bytes).unwrap();
@@ -200,7 +205,9 @@ proptest! {
             let events = || batch.iter().cloned().map(linked).map(Ok);
             let lists = if is_closed && number == last { lists.clone().close() } else { lists.clone() };
             let expected = lists.record(&mut read, moment(0), events(), now).unwrap();
-            let lists = lists.clone().unchanged_since(lists.position(&taken).unwrap());
+            let position = lists.position(&taken).unwrap();
+            let open = taken.get(&format!("changelist-{}.xml", position.document));
+            let lists = lists.clone().known_open(position, digest(open.unwrap_or_default()));
             prop_assert_eq!(lists.record(&mut taken, moment(0), events(), now).unwrap(), expected);
             prop_assert_eq!(documents(&taken), documents(&read));
         }
@@ -336,19 +343,28 @@ fn only_the_bytes_that_are_known_to_be_unchanged_are_taken_over_and_no_change_co
         assert_eq!(document(&sink, OPEN).entries().len(), 3);
         str::from_utf8(sink.get(OPEN).unwrap()).unwrap().contains("<!-- a -->")
     };
-    let since = |position| lists.clone().unchanged_since(position);
-    assert!(is_taken_over(&since(position), &sink));
+    let known = |position, bytes: &[u8]| lists.clone().known_open(position, digest(bytes));
+    assert!(is_taken_over(&known(position, marked.as_bytes()), &sink));
     assert!(!is_taken_over(&lists, &sink));
+    assert!(!is_taken_over(&known(position, b"other bytes"), &sink));
     for (document, entries) in [(1, 1), (1, 3), (2, 2)] {
-        assert!(!is_taken_over(&since(Position { document, entries }), &sink));
+        assert!(!is_taken_over(&known(Position { document, entries }, marked.as_bytes()), &sink));
     }
-    let late = since(position).record(&mut sink.clone(), moment(0), [Ok(event(3, 4))], moment(9));
+    let late = known(position, marked.as_bytes());
+    let late = late.record(&mut sink.clone(), moment(0), [Ok(event(3, 4))], moment(9));
     assert!(matches!(late, Err(BuildError::ChangeOrder { .. })));
 
-    replace(&mut sink, OPEN, marked.replacen("?>", " ?>", 1).as_bytes());
-    assert!(!is_taken_over(&since(position), &sink), "it begins otherwise");
-    replace(&mut sink, OPEN, &marked.as_bytes()[..marked.len() - 12]);
-    let cut = since(position).record(&mut sink, moment(0), [Ok(event(3, 7))], moment(7));
+    let otherwise = marked.replacen("?>", " ?>", 1);
+    replace(&mut sink, OPEN, otherwise.as_bytes());
+    assert!(!is_taken_over(&known(position, otherwise.as_bytes()), &sink), "it begins otherwise");
+    let damaged = marked.replacen("</loc>", "</lnc>", 1);
+    replace(&mut sink, OPEN, damaged.as_bytes());
+    let damaged = known(position, marked.as_bytes());
+    let damaged = damaged.record(&mut sink.clone(), moment(0), [Ok(event(3, 7))], moment(7));
+    assert!(matches!(damaged, Err(BuildError::Published { .. })));
+    let cut = &marked.as_bytes()[..marked.len() - 12];
+    replace(&mut sink, OPEN, cut);
+    let cut = known(position, cut).record(&mut sink, moment(0), [Ok(event(3, 7))], moment(7));
     assert!(matches!(cut, Err(BuildError::Published { .. })));
 }
 

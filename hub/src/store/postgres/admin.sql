@@ -62,6 +62,11 @@ DECLARE
     rewritten bigint;
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    -- Before the rows, as always where there are several.
+    PERFORM hub.lock_all_1(ARRAY(
+        SELECT s.pair FROM unnest(shards, topics, ids) AS n (shard, topic, id)
+        JOIN hub.subscription s ON s.shard = n.shard AND s.topic = n.topic AND s.id = n.id
+    ));
     WITH changed AS (
         UPDATE hub.subscription s SET secret = n.now
         FROM unnest(shards, topics, ids, before, reseal_subscriptions_1.now) AS n (shard, topic, id, before, now)
@@ -80,6 +85,7 @@ DECLARE
     rewritten bigint;
 BEGIN
     PERFORM hub.fence_1(line, generation);
+    PERFORM hub.lock_all_1(ARRAY(SELECT r.pair FROM hub.request r WHERE r.id = ANY (ids)));
     WITH changed AS (
         UPDATE hub.request r SET secret = n.now
         FROM unnest(ids, before, reseal_requests_1.now) AS n (id, before, now)

@@ -91,7 +91,7 @@ impl Appender {
                 waiting_bytes: Arc::clone(&waiting_bytes),
                 held: VecDeque::new(),
                 last: None,
-                planned_at: Instant::now(),
+                plans_forgotten_at: Instant::now(),
             };
             (sender, writer)
         };
@@ -167,8 +167,8 @@ pub(super) struct Writer {
     held: VecDeque<Waiting>,
     /// The transaction of the last batch that was answered.
     last: Option<i64>,
-    /// When the database has forgotten its plans.
-    planned_at: Instant,
+    /// When the database forgot its plans last.
+    plans_forgotten_at: Instant,
 }
 
 /// The posts of a batch.
@@ -276,7 +276,6 @@ impl Writer {
         &mut self,
         mut posts: Vec<Waiting>,
     ) -> std::result::Result<(), (Vec<Waiting>, StoreError)> {
-        self.forget_old_plans().await;
         let give_up_at = Instant::now() + PATIENCE;
         loop {
             let since = match self.since().await {
@@ -291,6 +290,7 @@ impl Writer {
             match outcome {
                 Ok(outcome) => {
                     self.follow(posts, outcome);
+                    self.forget_old_plans().await;
                     return Ok(());
                 }
                 Err(error @ StoreError::Unknown(_)) => {
@@ -313,9 +313,9 @@ impl Writer {
     }
 
     async fn forget_old_plans(&mut self) {
-        if self.planned_at.elapsed() >= PLANNED_FOR {
-            self.planned_at = Instant::now();
-            // What stands in its way the batch finds out.
+        if self.plans_forgotten_at.elapsed() >= PLANNED_FOR {
+            self.plans_forgotten_at = Instant::now();
+            // If it fails, so will the next batch, which says why.
             let _ = self.line.read(FORGET_PLANS, &[], DEADLINE).await;
         }
     }

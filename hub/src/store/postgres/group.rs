@@ -5,7 +5,7 @@
 //!
 //! Commands of one kind are carried out in the order in which they were given, within a statement too. They may overtake commands of another kind
 //! that wait, and nobody can tell: whoever relies on a command waits for its answer, and by then it is committed. So a request is there before it
-//! is put in force, which takes its number. Of what nobody has an answer to, one may as well have come in at another hub.
+//! is put in force, which takes its number. Two commands without answers are concurrent: they might have come to two hubs.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -10,7 +10,7 @@
 -- For each topic also the transaction that told something of it before, if any (`told`); by how much the logs weigh more, the publishers' and
 -- the strangers'; and how many topics were made.
 --
--- Its statements are planned once for all calls: to plan them for each would take as long as to carry them out.
+-- Its statements are not planned anew for each call: that would take as long as to carry them out.
 CREATE OR REPLACE FUNCTION hub.append_1(
     line bigint, generation bigint, node bigint, batch bigint,
     keys bytea[], sorts text[], urls text[], candidates bigint[],

@@ -26,6 +26,8 @@ use crate::store::{
 
 /// For all that an owner needs of a shard.
 const LOADING: Duration = Duration::from_secs(60);
+/// Records of a checkpoint that a database takes in a millisecond at least, also while much else goes on.
+const RECORDS_PER_MILLISECOND: u64 = 10;
 /// A clock that was set back since a subscription began has marked what it missed with earlier moments.
 const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 
@@ -149,7 +151,7 @@ impl Progress for PostgresStore {
             let line = shared.saver(shard).await;
             // Only now: while others were before it, the database may have become another one.
             let parameters = params![shared.node, shard_number(shard), shared.word.is_steady()];
-            shared.save_by(&line, CLAIM, &parameters).await
+            shared.save_by(&line, CLAIM, &parameters, DEADLINE).await
         };
         let rows = self.see_through(work).await?;
         let epoch = Fields::of("shards", the_only(&rows)?).maybe_number("epoch")?;
@@ -158,7 +160,7 @@ impl Progress for PostgresStore {
 
     async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
         let parameters = params![shard_number(shard), big(epoch.0)];
-        self.save(shard, RELEASE, parameters).await.map(drop)
+        self.save(shard, RELEASE, parameters, DEADLINE).await.map(drop)
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
@@ -168,7 +170,8 @@ impl Progress for PostgresStore {
 
     async fn checkpoint(&self, shard: Shard, epoch: Epoch, checkpoint: Checkpoint) -> Result<()> {
         let slice = self.shared.config.limits.slice;
-        let rows = self.save(shard, CHECKPOINT, saved(shard, epoch, &checkpoint, slice)).await?;
+        let parameters = saved(shard, epoch, &checkpoint, slice);
+        let rows = self.save(shard, CHECKPOINT, parameters, deadline(&checkpoint)).await?;
         let left: Vec<i32> = Fields::of("watermarks", the_only(&rows)?).get("unfinished")?;
         for number in left {
             let replayed = usize::try_from(number - 1).ok().and_then(|at| checkpoint.replayed.get(at));
@@ -247,9 +250,15 @@ impl Progress for PostgresStore {
 
 impl PostgresStore {
     /// Saves something of a shard. Also where nobody waits for it any more.
-    async fn save(&self, shard: Shard, statement: &'static str, parameters: Vec<Param>) -> Result<Vec<Row>> {
+    async fn save(
+        &self,
+        shard: Shard,
+        statement: &'static str,
+        parameters: Vec<Param>,
+        deadline: Duration,
+    ) -> Result<Vec<Row>> {
         let shared = Arc::clone(&self.shared);
-        self.see_through(async move { shared.save(shard, statement, &parameters).await }).await
+        self.see_through(async move { shared.save(shard, statement, &parameters, deadline).await }).await
     }
 
     /// Forgets more of the skips that are owed again, but what was given up again since.
@@ -272,9 +281,18 @@ impl PostgresStore {
             all(kept, |skip| big(skip.subscription.0)),
             self.shared.config.limits.slice,
         ];
-        let rows = self.save(shard, FORGET_REPLAYED, parameters).await?;
+        let rows = self.save(shard, FORGET_REPLAYED, parameters, DEADLINE).await?;
         Fields::of("skips", the_only(&rows)?).small("forgotten")
     }
+}
+
+/// It grows with the records: one that is never saved in time would be tried for ever.
+fn deadline(checkpoint: &Checkpoint) -> Duration {
+    let Checkpoint { watermarks, laggards, caught_up, skips, gaps, replayed } = checkpoint;
+    let records =
+        watermarks.len() + laggards.len() + caught_up.len() + skips.len() + gaps.len() + replayed.len();
+    let records = u64::try_from(records).unwrap_or(u64::MAX);
+    DEADLINE.saturating_add(Duration::from_millis(records / RECORDS_PER_MILLISECOND))
 }
 
 /// The parameters of a checkpoint that forgets at most `slice` skips of each replay, behind the line.

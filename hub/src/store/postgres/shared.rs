@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
@@ -219,9 +219,14 @@ impl Shared {
         }
         let outcome = self.write_all(line, commands).await;
         if commands.len() > 1 && matches!(outcome, Err(StoreError::Write(_))) {
-            // One that the database refuses must not take the others with it.
-            for (command, asker) in commands.chunks(1).zip(askers) {
-                group::answer([asker], self.write_all(line, command).await);
+            // One that the database refuses must not take the others with it; if it is away, they need not find out one by one.
+            let mut askers = askers.into_iter();
+            for command in commands.chunks(1) {
+                let outcome = self.write_all(line, command).await;
+                match outcome {
+                    Ok(_) | Err(StoreError::Write(_)) => group::answer(askers.by_ref().take(1), outcome),
+                    Err(_) => return group::answer(askers, outcome),
+                }
             }
         } else {
             group::answer(askers, outcome);
@@ -245,9 +250,10 @@ impl Shared {
         shard: Shard,
         statement: &'static str,
         parameters: &[Param],
+        deadline: Duration,
     ) -> Result<Vec<Row>> {
         let line = self.saver(shard).await;
-        self.save_by(&line, statement, parameters).await
+        self.save_by(&line, statement, parameters, deadline).await
     }
 
     /// What saves progress of this shard, once it is done with what came before.
@@ -261,9 +267,10 @@ impl Shared {
         line: &Line,
         statement: &'static str,
         parameters: &[Param],
+        deadline: Duration,
     ) -> Result<Vec<Row>> {
         let began = Instant::now();
-        let rows = line.write(statement, &borrowed(parameters), DEADLINE).await;
+        let rows = line.write(statement, &borrowed(parameters), deadline).await;
         self.meters.committed(1, began.elapsed());
         rows
     }

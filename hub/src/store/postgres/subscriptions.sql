@@ -80,9 +80,9 @@ $$;
 -- Puts verified subscriptions in force, one after the other, each if its request still waits: new, or in the place of the one of the same pair,
 -- which keeps its identity, its beginning, and for whom it counts (W-061). Answers the topic of each, or NULL.
 --
--- All pairs are locked before any topic, then hosts, tallies and clients, each kind in one order: so no two hubs wait for each other. A new one
--- begins under the lock of its topic: so identities grow in the order of commits within a topic, and the start is the head of the log as it is
--- then.
+-- All pairs are locked before any topic, then hosts, tallies and clients, each kind in one order, so that hubs seldom wait for each other. (Where
+-- another hub makes one of its topics at the same moment, topics are locked out of order.) A new one begins under the lock of its
+-- topic: so identities grow in the order of commits within a topic, and the start is the head of the log as it is then.
 CREATE OR REPLACE FUNCTION hub.activate_2(
     line bigint, generation bigint, node bigint, requests bigint[], pairs bytea[], of_shards smallint[], keys bytea[], sorts text[],
     new_topics bigint[], topics_written text[], callbacks_written text[], origins text[], secrets bytea[], leases_us bigint[],

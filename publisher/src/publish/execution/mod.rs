@@ -396,8 +396,10 @@ impl<'a> Execution<'a> {
                 lists.clone().resume(position.into()).record(&mut sink, started, changes, until)?.position()
             }
             Some(position) => {
-                let lists =
-                    if self.is_as_written(position) { lists.unchanged_since(position.into()) } else { lists };
+                let lists = match self.open_change_list(position) {
+                    Some(record) => lists.known_open(position.into(), record.content),
+                    None => lists,
+                };
                 lists.record(&mut sink, started, self.changes()?, until)?.position()
             }
         };
@@ -425,10 +427,9 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Whether the Change List that is open at this position still has the bytes that were written: it was so when the run began.
-    fn is_as_written(&self, open: StoredPosition) -> bool {
-        let url = self.site.change_list_component(open.document).url;
-        self.known(&url).is_some_and(|record| is_in_place(self.out, record))
+    /// What is known of the Change List that is open at this position.
+    fn open_change_list(&self, open: StoredPosition) -> Option<&DocumentRecord> {
+        self.known(&self.site.change_list_component(open.document).url)
     }
 
     /// No list links to a patch any more.
