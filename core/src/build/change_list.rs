@@ -8,6 +8,7 @@ use super::rotation::Addition;
 use super::settings::{Published, Settings, Site, archived, settings};
 use super::{BuildError, Inventory, Item, Sink};
 use crate::datetime::DateTime;
+use crate::digest::Digest;
 use crate::document::{Change, Entry, ResourceChange};
 
 /// One change of one resource.
