@@ -154,7 +154,7 @@ impl Cluster {
         let state = ShardState {
             slots: durable.slots.values().cloned().collect(),
             topics: (1..=TOPICS).map(|id| self.topic(TopicId(id))).collect(),
-            watermarks: durable.marks.iter().map(|(topic, mark)| (*topic, *mark)).collect(),
+            watermarks: durable.watermarks.iter().map(|(topic, watermark)| (*topic, *watermark)).collect(),
             laggards: durable.laggards.values().copied().collect(),
             paused: Vec::new(),
         };
