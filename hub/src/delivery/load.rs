@@ -13,7 +13,10 @@ const WINDOW: usize = 1_024;
 const STEPS: usize = 256;
 
 /// Checkpoints of a span. With the interval of checkpoints that is half a second.
-const SPAN: u32 = 4;
+const SPAN_CHECKPOINTS: u32 = 4;
+
+/// Subscriptions of one topic and shard that may wait without a record after the sweep has passed them by.
+const MOST_PASSED_BY: usize = 8_192;
 
 /// Until when no lease ends in a shard that is taken over now, where by what the store knows the wall clock cannot be believed yet.
 pub(super) async fn doubt(store: &dyn Store) -> Result<Option<Instant>, StoreError> {
@@ -53,7 +56,8 @@ pub(super) async fn load(
         retry: settings.retry.clone(),
         breaker: settings.breaker,
         steps: STEPS,
-        span: SPAN,
+        span: SPAN_CHECKPOINTS,
+        passed_by: MOST_PASSED_BY,
     };
     let now = Now::read(store.clock());
     let scheduler = Scheduler::new(shard, limits, worker, state, Clock::new(now, doubted_until), now);

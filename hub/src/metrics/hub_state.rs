@@ -100,7 +100,7 @@ impl Collector for HubState {
             ),
             (
                 "checkpoint_age_seconds",
-                "Age of the last save of delivery progress; a crash repeats what came since and at most a second before",
+                "Age of the last save of delivery progress; a crash repeats what came since and at most two seconds before",
                 self.counters.checkpoint_age(Instant::now()).as_secs_f64(),
             ),
         ];

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use crate::subscribers::HOSTS;
 
-/// Progress that is older has been saved: it is every 125 ms, unless it waits, for a second, for those whose turn came before. And a hub starts
-/// nothing more while a save takes longer than a second.
+/// Progress that is older has been saved.
+///
+/// Saves take a second at most: a hub starts nothing more while one takes longer. A span of checkpoints takes a second and a half: it ends with
+/// the first checkpoint after half a second, and the save of the one before may begin just in time. A delivery is in the checkpoint that ends
+/// the next span after its own. So these are two spans and one save.
 pub(crate) const SAVED_WITHIN: Duration = Duration::from_secs(4);
 /// What is repeated after a fault comes before all is well again, or shortly afterwards.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(2);
-/// The deliveries of so long may be unsaved at once: those of two intervals, the later of which begins when a save has taken a second, and
-/// what waited for others, of a second before.
-const UNSAVED: Duration = Duration::from_secs(3);
+/// The deliveries of so long may be unsaved at once.
+const UNSAVED: Duration = SAVED_WITHIN;
 /// Requests that may be under way: a host has one owner, who sends it eight at once (`delivery.per_host`).
 const UNDER_WAY: usize = HOSTS * 8;
 /// So long arrivals are remembered.
@@ -146,8 +148,8 @@ mod tests {
     fn so_much_is_repeated_at_most_as_was_under_way_and_unsaved_for_each_change() {
         let begun = Instant::now();
         let mut firsts = Firsts::default();
-        // The three before the last pause are the most in three seconds.
-        for millis in [100, 4_000, 5_000, 5_900, 9_000, 30_000] {
+        // The three before the last pause are the most in four seconds.
+        for millis in [100, 4_000, 5_000, 5_900, 9_950, 30_000] {
             firsts.add(begun + Duration::from_millis(millis), 3);
         }
         let window = window(begun + 5 * SECOND, 5 * SECOND);

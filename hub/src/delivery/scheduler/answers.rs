@@ -73,6 +73,8 @@ impl Scheduler {
                 if from <= to {
                     self.counts.lost_to_retention += to.0 - from.0 + 1;
                     self.unsaved.gaps.push(Gap { topic, subscription: id, from, to, at: now.wall });
+                    // Its record is saved together with the gap.
+                    state.detach(id);
                 }
             }
             Finished::Passed { next } => active.passed(last_passed(next)),
@@ -121,6 +123,8 @@ impl Scheduler {
             // The subscription stays, and the next notification tries it again (W-159, W-160), perhaps after a pause.
             Decision::Skip(pause) => {
                 active.passed(offset);
+                // Its record is saved together with what was given up.
+                state.detach(id);
                 let Failure { class, status, .. } = *failure;
                 let skip = Skip { topic, subscription: id, offset, at: now.wall, class, status };
                 self.skip(skip, GivenUp::after(class));

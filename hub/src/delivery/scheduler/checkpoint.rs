@@ -1,7 +1,7 @@
 //! What a checkpoint saves of a shard.
 //!
-//! Checkpoints come in spans. What is delivered in one is durable when the next one ends, at the latest. Until then it may wait for those
-//! whose turn came before, so that neither they nor each step of a sweep need a record.
+//! Checkpoints come in spans. What is delivered in one is in the checkpoint that ends the next one, at the latest, and durable when that is
+//! saved. Until then it may wait for those whose turn came before, so that neither they nor each step of a sweep need a record.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::topic::TopicState;
 use crate::store::Checkpoint;
 
 /// A span ends with the first checkpoint after so long, however few there were in it.
-const SPAN: Duration = Duration::from_millis(500);
+const SPAN_AT_MOST: Duration = Duration::from_millis(500);
 
 impl Scheduler {
     /// The progress since the last checkpoint, to be saved as a whole.
@@ -21,8 +21,8 @@ impl Scheduler {
         self.checkpoints = self.checkpoints.wrapping_add(1);
         for id in std::mem::take(&mut self.touched) {
             let Some(topic) = self.topics.get_mut(&id) else { continue };
-            let part = topic.checkpoint(number, span_ends, now.monotonic, now.wall);
-            checkpoint.watermarks.extend(part.watermark.map(|mark| (id, mark)));
+            let part = topic.checkpoint(number, span_ends, self.limits.passed_by, now);
+            checkpoint.watermarks.extend(part.watermark.map(|watermark| (id, watermark)));
             checkpoint.laggards.extend(part.laggards);
             checkpoint.caught_up.extend(part.caught_up.into_iter().map(|subscription| (id, subscription)));
             self.settle_quietly(id);
@@ -42,7 +42,7 @@ impl Scheduler {
     /// Whether the checkpoint that is taken now ends a span.
     fn ends_span(&mut self, now: Instant) -> bool {
         self.span_left = self.span_left.saturating_sub(1);
-        let ends = self.span_left == 0 || now.saturating_duration_since(self.span_began) >= SPAN;
+        let ends = self.span_left == 0 || now.saturating_duration_since(self.span_began) >= SPAN_AT_MOST;
         if ends {
             (self.span_left, self.span_began) = (self.limits.span, now);
         }

@@ -75,8 +75,11 @@ pub(crate) struct Limits {
     pub(crate) breaker: BreakerPolicy,
     /// Subscriptions that are looked at in one call, so that none takes long.
     pub(crate) steps: usize,
-    /// Checkpoints of a span: what is delivered in one is durable when the next one ends, at the latest.
+    /// Checkpoints of a span: what is delivered in one is in the checkpoint that ends the next one, at the latest.
     pub(crate) span: u32,
+    /// Subscriptions of one topic that may wait without a record after the sweep has passed them by. If the next sweep is due, or nothing
+    /// moves, one checkpoint gets a record of each.
+    pub(crate) passed_by: usize,
 }
 
 /// What the shard has counted since the last report.
@@ -166,10 +169,12 @@ impl Scheduler {
     }
 
     fn load(&mut self, state: ShardState, now: Now) {
-        let marks: HashMap<_, _> = state.watermarks.into_iter().collect();
+        let watermarks: HashMap<_, _> = state.watermarks.into_iter().collect();
         for topic in &state.topics {
-            self.topics
-                .insert(topic.id, TopicState::new(topic, marks.get(&topic.id).copied().unwrap_or_default()));
+            self.topics.insert(
+                topic.id,
+                TopicState::new(topic, watermarks.get(&topic.id).copied().unwrap_or_default()),
+            );
         }
         for slot in &state.slots {
             self.put_subscription(slot);

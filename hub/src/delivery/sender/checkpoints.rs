@@ -21,8 +21,8 @@ use crate::delivery::scheduler::Now;
 use crate::store::{Checkpoint, Ended, Shard, Skip, Store, StoreError, SubscriptionId, TopicId};
 
 /// How often progress is saved. What was delivered since the last save is delivered again after a crash; as one save may be under way
-/// when the next is due, that may be the deliveries of two of these intervals. What waits for others, by whole spans, is of up to a second
-/// before these.
+/// when the next is due, that may be the deliveries of two of these intervals. What is delivered while others wait is saved with the
+/// checkpoint that ends the next span: a second later, or up to three where saves take a second.
 pub(super) const CHECKPOINT_EVERY: Duration = Duration::from_millis(125);
 /// After so many answers progress is saved sooner than that, so that a crash repeats no more deliveries of an interval than these.
 const CHECKPOINT_AFTER: u64 = 2_048;

@@ -176,7 +176,7 @@ mod tests {
     fn owned(of: Ownership) -> Owned {
         let (now, Settings { per_host, retry, breaker, .. }) = (Now::for_test(), settings());
         let worker = WorkerState::new(1, per_host, now.monotonic);
-        let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, span: 1 };
+        let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, span: 1, passed_by: 1 };
         let clock = Clock::new(now, None);
         Owned::new(of, Scheduler::new(of.shard, limits, worker, ShardState::default(), clock, now))
     }

@@ -78,6 +78,7 @@ impl World {
             breaker: BreakerPolicy { failures: 0, open: Duration::ZERO, open_max: Duration::ZERO },
             steps: 256,
             span: 4,
+            passed_by: 8_192,
         };
         let scheduler = |shard: usize| {
             let (shard, clock) = (Shard(u16::try_from(shard).unwrap()), Clock::new(now, None));

@@ -93,13 +93,13 @@ impl World {
         let state = ShardState {
             slots: self.durable.slots.values().cloned().collect(),
             topics: (1..=TOPICS).map(|id| self.topic(TopicId(id))).collect(),
-            watermarks: self.durable.marks.iter().map(|(topic, mark)| (*topic, *mark)).collect(),
+            watermarks: self.durable.watermarks.iter().map(|(topic, saved)| (*topic, *saved)).collect(),
             laggards: self.durable.laggards.values().copied().collect(),
             paused: self.durable.paused.iter().copied().collect(),
         };
         let uptime = Uptime { seen: self.durable.seen.unwrap_or(self.now.wall), clock_jumps: Vec::new() };
         let clock = Clock::new(self.now, doubt_at_start(&uptime, self.now));
-        let limits = Limits { steps: self.steps, span: self.span, ..limits() };
+        let limits = Limits { steps: self.steps, span: self.span, passed_by: self.passed_by, ..limits() };
         self.scheduler = Scheduler::new(Shard(0), limits, worker(), state, clock, self.now);
     }
 }

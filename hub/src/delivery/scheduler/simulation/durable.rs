@@ -11,7 +11,7 @@ pub(super) struct Durable {
     pub(super) logs: HashMap<TopicId, Vec<ContentKind>>,
     /// The oldest notification that retention has left.
     pub(super) firsts: HashMap<TopicId, Offset>,
-    pub(super) marks: HashMap<TopicId, Watermark>,
+    pub(super) watermarks: HashMap<TopicId, Watermark>,
     pub(super) laggards: BTreeMap<(TopicId, SubscriptionId), Laggard>,
     pub(super) paused: BTreeSet<TopicId>,
     pub(super) skips: Vec<Skip>,
@@ -22,7 +22,7 @@ pub(super) struct Durable {
 
 impl Durable {
     pub(super) fn save(&mut self, checkpoint: &Checkpoint) {
-        self.marks.extend(checkpoint.watermarks.iter().copied());
+        self.watermarks.extend(checkpoint.watermarks.iter().copied());
         for key in &checkpoint.caught_up {
             self.laggards.remove(key);
         }

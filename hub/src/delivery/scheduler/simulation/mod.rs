@@ -78,6 +78,8 @@ struct World {
     steps: usize,
     /// Checkpoints of a span.
     span: u32,
+    /// Subscriptions of one topic that may wait without a record.
+    passed_by: usize,
 }
 
 impl World {
@@ -113,6 +115,7 @@ impl World {
             renewals: 0,
             steps: limits().steps,
             span: limits().span,
+            passed_by: limits().passed_by,
         }
     }
 
@@ -205,7 +208,7 @@ fn limits() -> Limits {
         gone_confirm_after: second,
     };
     let breaker = BreakerPolicy { failures: 3, open: 2 * second, open_max: 10 * second };
-    Limits { per_host: 3, window: 5, retry, breaker, steps: 256, span: 1 }
+    Limits { per_host: 3, window: 5, retry, breaker, steps: 256, span: 1, passed_by: 8_192 }
 }
 
 /// A worker that has no other shards.
@@ -220,6 +223,8 @@ fn run(seed: u64) -> Seen {
     world.scheduler.limits.steps = world.steps;
     world.span = world.rng.u32(1..=4);
     world.scheduler.limits.span = world.span;
+    world.passed_by = world.rng.usize(1..=20);
+    world.scheduler.limits.passed_by = world.passed_by;
     for _ in 0..600 {
         world.anything();
     }

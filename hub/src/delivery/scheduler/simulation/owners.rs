@@ -101,7 +101,7 @@ struct Cluster {
     unowned: Vec<Shard>,
     /// Requests of owners that died, and those that were cut: they may arrive all the same.
     orphans: Vec<(usize, Request)>,
-    /// By the number of each owner there was: the first interval that no checkpoint of it has saved.
+    /// By the number of each owner there was: the first interval of which its checkpoints need not have saved everything.
     saved: Vec<u32>,
     /// The last events, which a new owner sees once more.
     history: VecDeque<StoreEvent>,
@@ -154,7 +154,7 @@ impl Cluster {
         let state = ShardState {
             slots: durable.slots.values().cloned().collect(),
             topics: (1..=TOPICS).map(|id| self.topic(TopicId(id))).collect(),
-            watermarks: durable.marks.iter().map(|(topic, mark)| (*topic, *mark)).collect(),
+            watermarks: durable.watermarks.iter().map(|(topic, watermark)| (*topic, *watermark)).collect(),
             laggards: durable.laggards.values().copied().collect(),
             paused: Vec::new(),
         };
@@ -173,8 +173,8 @@ impl Cluster {
         let mut limits = limits();
         limits.retry.trouble = vec![Duration::from_secs(1); 200];
         limits.steps = self.rng.usize(1..10);
-        // Where owners die, what the store knows is told by the interval.
-        limits.span = if self.is_orderly { 4 } else { 1 };
+        limits.span = self.rng.u32(1..=4);
+        limits.passed_by = self.rng.usize(1..=20);
         self.owners.push(Owner {
             number: self.saved.len(),
             shard,
@@ -377,7 +377,13 @@ impl Cluster {
             None if self.rng.u8(0..8) == 0 => save.answer = Some(Err(Refusal::Failed)),
             None => {
                 self.shards[shard].save(&save.checkpoint);
-                self.saved[owner.number] = owner.interval - u32::from(!save.is_last);
+                // What is delivered in one span may be saved with the end of the next one.
+                let two_spans = 2 * (owner.scheduler.limits.span - 1);
+                self.saved[owner.number] = if save.is_last {
+                    owner.interval
+                } else {
+                    (owner.interval - 1).saturating_sub(two_spans)
+                };
                 let is_heard = self.rng.u8(0..8) > 0;
                 self.met.unlearned += usize::from(!is_heard);
                 save.answer = Some(if is_heard { Ok(()) } else { Err(Refusal::Failed) });

@@ -1,12 +1,12 @@
 //! One topic in one shard: the watermark, the sweep that moves it, and the laggards that do not hold it back.
 //!
 //! A sweep brings every subscription, in the order of the ids, from the watermark to a target. A subscription is *active* while it is
-//! on its way. An active subscription that is *attached* holds the sweep back. One that is slower than a checkpoint interval does so no
-//! more, but needs no record either: the *mark* that is saved, through which everybody has got the target, stays below it. What others
-//! have got above the mark would be repeated after a crash. So it is *detached* as soon as it fails, or the next sweep is due, or it keeps
-//! the mark from what was got in the last span of checkpoints but one, or nothing has moved for a whole span. From then on it is a laggard
-//! with a record of its own, and the mark passes it by. So a healthy sweep leaves a handful of records, whatever its size, and however long
-//! it takes.
+//! on its way. An active subscription that is *attached* holds the sweep back. One that is slower than a checkpoint interval is *passed by*:
+//! it holds the sweep back no more, and needs no record either, since the saved watermark stays below it. What others have got above that
+//! would be repeated after a crash. So it is *detached* when it fails, and when the next sweep is due. It is also detached when nothing has
+//! moved for a whole span of checkpoints, when what others got in the last span but one is unsaved because of it, or when too many are
+//! passed by. From then on it is a laggard with a record of its own, and the watermark goes on without it. So a healthy sweep leaves a
+//! handful of records, whatever its size, and however long it takes, unless many thousands wait for one host.
 
 mod checkpoint;
 mod operator;
@@ -46,8 +46,8 @@ pub(super) struct TopicState {
     pub(super) active: BTreeMap<SubscriptionId, ActiveSubscription>,
     /// Active subscriptions that hold the sweep back.
     attached: BTreeSet<SubscriptionId>,
-    /// Active subscriptions that are slower, and hold only the mark back.
-    unrecorded: BTreeSet<SubscriptionId>,
+    /// Active subscriptions that are slower: the sweep has passed them by, and they hold only the watermark back.
+    passed_by: BTreeSet<SubscriptionId>,
     /// Active subscriptions that are at the target already, or beyond it.
     parked: BTreeSet<SubscriptionId>,
     /// Those that the next checkpoint has to look at.
@@ -64,8 +64,8 @@ pub(super) struct TopicState {
 
 impl TopicState {
     /// As its watermark in the store has it.
-    pub(super) fn new(topic: &Topic, mark: Watermark) -> Self {
-        Self { saved: Some(mark), ..Self::at(topic, mark) }
+    pub(super) fn new(topic: &Topic, watermark: Watermark) -> Self {
+        Self { saved: Some(watermark), ..Self::at(topic, watermark) }
     }
 
     /// One that the shard learns of by its first subscription: nothing before that is owed to anybody here. What the store has of it
@@ -74,20 +74,20 @@ impl TopicState {
         Self::at(topic, Watermark { done: topic.head, sweep: None })
     }
 
-    fn at(topic: &Topic, mark: Watermark) -> Self {
-        let sweep = mark.sweep.map(|sweep| Sweep::new(sweep.target, sweep.through));
+    fn at(topic: &Topic, watermark: Watermark) -> Self {
+        let sweep = watermark.sweep.map(|sweep| Sweep::new(sweep.target, sweep.through));
         Self {
             id: topic.id,
             head: topic.head,
             newest_fetched: topic.latest,
             posted: topic.posted,
             bytes: 0,
-            done: mark.done,
+            done: watermark.done,
             sweep,
             table: SubscriptionTable::default(),
             active: BTreeMap::new(),
             attached: BTreeSet::new(),
-            unrecorded: BTreeSet::new(),
+            passed_by: BTreeSet::new(),
             parked: BTreeSet::new(),
             changed: BTreeSet::new(),
             caught_up: Vec::new(),
@@ -188,9 +188,9 @@ impl TopicState {
         }
     }
 
-    /// Whether the mark stays below this active subscription, so that it needs no record.
-    fn holds_mark(&self, id: SubscriptionId) -> bool {
-        self.attached.contains(&id) || self.unrecorded.contains(&id)
+    /// Whether the watermark stays below this active subscription, so that it needs no record.
+    fn holds_watermark(&self, id: SubscriptionId) -> bool {
+        self.attached.contains(&id) || self.passed_by.contains(&id)
     }
 
     /// Puts a subscription aside until the topic is resumed.
@@ -207,7 +207,7 @@ impl TopicState {
     /// The subscription is idle from now on.
     fn deactivate(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
-        self.unrecorded.remove(&id);
+        self.passed_by.remove(&id);
         self.parked.remove(&id);
         self.changed.remove(&id);
         if self.active.remove(&id).is_some_and(|active| active.saved) {

@@ -24,12 +24,12 @@ impl TopicState {
     }
 
     fn is_on_time(&self, active: SubscriptionId) -> bool {
-        self.holds_mark(active) || self.parked.contains(&active)
+        self.holds_watermark(active) || self.parked.contains(&active)
     }
 
     /// How many subscriptions are behind or failing.
     pub(crate) fn laggard_count(&self) -> usize {
-        self.active.len() - self.attached.len() - self.unrecorded.len() - self.parked.len()
+        self.active.len() - self.attached.len() - self.passed_by.len() - self.parked.len()
     }
 
     /// How many subscriptions were behind or failing when this was asked last, and how many are now.
@@ -38,7 +38,7 @@ impl TopicState {
         (std::mem::replace(&mut self.laggards, now), now)
     }
 
-    /// How many subscriptions sweeps still have to serve, the next one too, and how many that were passed by are behind. Nobody is owed
+    /// How many subscriptions sweeps still have to serve, the next one too, and how many laggards are behind. Nobody is owed
     /// anything where both are zero.
     pub(crate) fn owed(&self, now: Now) -> (usize, usize) {
         let is_in_force = |id| self.table.get(id).is_some_and(|entry| entry.is_in_force(now));
@@ -49,7 +49,7 @@ impl TopicState {
         if self.sweep.is_none() {
             return (0, behind);
         }
-        let on_time = self.attached.iter().chain(&self.unrecorded).chain(&self.parked);
+        let on_time = self.attached.iter().chain(&self.passed_by).chain(&self.parked);
         let on_time = on_time.filter_map(|id| Some((*id, self.active.get(id)?)));
         let idle = self.table.iter().filter(|(id, entry)| {
             self.done_of(*id).max(entry.start) < self.head
@@ -128,7 +128,7 @@ impl TopicState {
             self.changed.insert(*id);
         }
         self.attached.clear();
-        self.unrecorded.clear();
+        self.passed_by.clear();
         self.parked.retain(|id| self.active.get(id).is_some_and(ActiveSubscription::is_remembered));
         self.done = self.done.min(to);
         self.sweep = None;

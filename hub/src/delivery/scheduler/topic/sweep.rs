@@ -25,7 +25,7 @@ pub(super) struct Sweep {
     /// The highest ids that have got something without a record: in this span of checkpoints, and in the one before.
     reached: [SubscriptionId; 2],
     /// Somebody has got something in this span, or become slow.
-    pub(super) has_moved: bool,
+    has_moved: bool,
 }
 
 impl Sweep {
@@ -41,14 +41,19 @@ impl Sweep {
         }
     }
 
-    /// This subscription has got something, which the store learns when the mark has passed it.
+    /// This subscription has got something, which the store learns when the watermark has passed it.
     fn reach(&mut self, id: SubscriptionId) {
         self.reached[0] = self.reached[0].max(id);
+        self.note_movement();
+    }
+
+    /// Somebody has got something, or become slow.
+    pub(super) fn note_movement(&mut self) {
         self.has_moved = true;
     }
 
-    /// Ends the present span of checkpoints. Tells through where nobody may hold the mark back any longer: what was got in the span before
-    /// is to be known now, and where nothing moves, those who are left are late.
+    /// Ends the present span of checkpoints. Tells through where nobody may hold the watermark back any longer: what was got in the span
+    /// before is to be known now, and where nothing moves, those who are left are late.
     pub(super) fn end_span(&mut self) -> SubscriptionId {
         let [newer, older] = self.reached;
         self.reached = [SubscriptionId(0), newer];
@@ -123,7 +128,7 @@ impl TopicState {
                 continue;
             }
             active.phase = Phase::Waiting;
-            // It is behind again, and the sweep will pass it by.
+            // It is behind again, and the sweep will not take it up.
             self.changed.insert(id);
             woken.push((entry.host, id));
         }
@@ -207,9 +212,9 @@ impl TopicState {
         let target = self.target();
         // What finishes before the sweep has come by must not be taken up by it again. That is a laggard that has caught up, or
         // an active one of a sweep that began anew for a newer version.
-        let holds_mark = self.holds_mark(id);
+        let holds_watermark = self.holds_watermark(id);
         let early = self.sweep.as_mut().is_some_and(|sweep| {
-            let early = id > sweep.position || !holds_mark;
+            let early = id > sweep.position || !holds_watermark;
             if !early {
                 sweep.reach(id);
             }
@@ -242,24 +247,24 @@ impl TopicState {
         false
     }
 
-    /// Lets the sweep and the mark go on without this active subscription, which becomes a laggard.
+    /// Lets the sweep and the watermark go on without this active subscription, which becomes a laggard.
     pub(crate) fn detach(&mut self, id: SubscriptionId) {
         self.attached.remove(&id);
-        self.unrecorded.remove(&id);
+        self.passed_by.remove(&id);
         self.changed.insert(id);
     }
 
-    /// Lets the sweep and the mark go on without all that hold them back, which become laggards.
+    /// Lets the sweep and the watermark go on without all that hold them back, which become laggards.
     pub(crate) fn detach_all(&mut self) {
         self.changed.append(&mut self.attached);
-        self.changed.append(&mut self.unrecorded);
+        self.changed.append(&mut self.passed_by);
     }
 
     /// Ends the sweep if nothing holds it back any more, and begins the next one if it is due.
     pub(crate) fn settle(&mut self) {
         let Some(sweep) = &self.sweep else { return self.begin() };
         let target = sweep.target;
-        let is_held_back = !(self.attached.is_empty() && self.unrecorded.is_empty());
+        let is_held_back = !(self.attached.is_empty() && self.passed_by.is_empty());
         if !sweep.exhausted || (is_held_back && self.head <= target) {
             return;
         }

@@ -23,6 +23,28 @@ fn w160_after_a_skip_the_next_notification_is_tried_at_once() {
     assert_eq!((attempt.offset, attempt.number), (Offset(2), 1));
 }
 
+#[test]
+fn what_is_given_up_is_saved_together_with_how_far_its_subscription_is_and_not_sent_again() {
+    let (mut world, topic) = (World::new(113), TopicId(1));
+    world.span = 4;
+    let [hanging, refusing] = [(); 2].map(|()| world.subscribe_to(topic, world.lease(LONG)));
+    (0..3).for_each(|_| append(&mut world, topic, ContentKind::Posted));
+    // In its next life the hub has one sweep about all three.
+    world.crash();
+    world.scheduler.limits.retry.refused = Vec::new();
+    let attempts: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let attempt = attempts.iter().find(|attempt| attempt.subscription == refusing).unwrap();
+    refuse(&mut world, attempt);
+    // The other one keeps the watermark below both.
+    let checkpoint = world.scheduler.checkpoint(world.now);
+    world.durable.save(&checkpoint);
+    assert_eq!((checkpoint.skips.len(), checkpoint.laggards.len()), (1, 1), "{checkpoint:?}");
+    world.crash();
+    let sent = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL));
+    let sent: BTreeMap<_, _> = sent.map(|attempt| (attempt.subscription, attempt.offset)).collect();
+    assert_eq!(sent, BTreeMap::from([(hanging, Offset(1)), (refusing, Offset(2))]));
+}
+
 /// How a subscriber fails at its second notification of five, the others of which it takes; returns what it got by the time that
 /// all others came, and whether the second was given up.
 fn failing_at_the_second(world: &mut World, failure: &DeliveryOutcome) -> (Vec<u64>, bool) {

@@ -32,6 +32,29 @@ fn a_gap_is_counted_once_and_by_what_is_missing() {
 }
 
 #[test]
+fn a_gap_is_saved_together_with_how_far_its_subscription_is_and_found_once() {
+    let (mut world, topic) = (World::new(109), TopicId(1));
+    (world.span, world.scheduler.limits.span) = (4, 4);
+    let [hanging, behind] = [(); 2].map(|()| world.subscribe_to(topic, world.lease(LONG)));
+    append(&mut world, topic, ContentKind::Posted);
+    let attempts: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let attempt = attempts.iter().find(|attempt| attempt.subscription == behind).unwrap();
+    world.durable.firsts.insert(topic, Offset(2));
+    let gap = world.owed(attempt).unwrap_err();
+    world.scheduler.attempt_finished(attempt, gap, world.now);
+    // The other one keeps the watermark below both.
+    let checkpoint = world.scheduler.checkpoint(world.now);
+    world.durable.save(&checkpoint);
+    assert_eq!((checkpoint.gaps.len(), checkpoint.laggards.len()), (1, 1), "{checkpoint:?}");
+    world.crash();
+    deliver_all(&mut world);
+    let checkpoint = world.scheduler.checkpoint(world.now);
+    world.durable.save(&checkpoint);
+    let found: Vec<_> = world.durable.gaps.iter().map(|gap| gap.subscription).collect();
+    assert_eq!((found, world.scheduler.take_counts().lost_to_retention), (vec![behind, hanging], 1));
+}
+
+#[test]
 fn a_version_that_is_gone_gives_way_to_the_newest_which_comes_once() {
     let mut world = World::new(43);
     world.subscribe_to(FETCHED, world.lease(LONG));

@@ -7,7 +7,9 @@ use crate::delivery::scheduler::next::MOST_KEPT;
 use crate::store::{CachePolicy, ReadAhead};
 
 /// Checkpoints of a span, as a hub has them.
-const SPAN: u32 = 4;
+const SPAN_CHECKPOINTS: u32 = 4;
+/// How often a hub takes one. A span of so many lasts as long as it may.
+const INTERVAL: Duration = Duration::from_millis(125);
 
 #[test]
 fn after_a_stop_only_what_was_under_way_is_sent_again() {
@@ -139,6 +141,15 @@ fn a_fan_out_that_is_larger_than_the_hub_leaves_hardly_any_records_either() {
     );
 }
 
+/// What ends the spans of a hub.
+#[derive(Clone, Copy, Debug)]
+enum SpanEnds {
+    /// They have all their checkpoints before any time has passed.
+    ByCheckpoints,
+    /// Their time is over long before.
+    ByTime,
+}
+
 /// What becomes of a fan-out that takes many intervals.
 #[derive(Default)]
 struct LongFanOut {
@@ -151,10 +162,19 @@ struct LongFanOut {
 }
 
 /// So many subscriptions, each at a host of its own, are served a hundred at a time, with a checkpoint after each interval. The hub dies after
-/// the interval `death`. `answers` tells after how many intervals a subscription answers, if it ever does.
-fn long_fan_out(many: u64, death: u64, answers: impl Fn(SubscriptionId) -> Option<u64>) -> LongFanOut {
+/// the interval `death`. `ends` tells what ends a span. `answers` tells after how many intervals a subscription answers, if it ever does.
+fn long_fan_out(
+    many: u64,
+    death: u64,
+    ends: SpanEnds,
+    answers: impl Fn(SubscriptionId) -> Option<u64>,
+) -> LongFanOut {
     let (mut world, topic) = (World::new(101), TopicId(1));
-    (world.span, world.scheduler.limits.span) = (SPAN, SPAN);
+    let (span, interval_lasts) = match ends {
+        SpanEnds::ByCheckpoints => (SPAN_CHECKPOINTS, Duration::ZERO),
+        SpanEnds::ByTime => (1_000_000, INTERVAL),
+    };
+    (world.span, world.scheduler.limits.span) = (span, span);
     for id in (1..=many).map(SubscriptionId) {
         let (origin, lease_end) = (format!("http://host{}.example", id.0).into(), world.lease(LONG));
         let slot = SubscriptionSummary { id, topic, origin, start: Offset(0), lease_end, address: None };
@@ -180,6 +200,7 @@ fn long_fan_out(many: u64, death: u64, answers: impl Fn(SubscriptionId) -> Optio
             let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
             world.scheduler.attempt_finished(&attempt, delivered, world.now);
         }
+        world.now.monotonic += interval_lasts;
         let checkpoint = world.scheduler.checkpoint(world.now);
         world.durable.save(&checkpoint);
         fan_out.laggards += checkpoint.laggards.len();
@@ -195,32 +216,71 @@ fn long_fan_out(many: u64, death: u64, answers: impl Fn(SubscriptionId) -> Optio
     panic!("{} of {answering} have got it", fan_out.got.len());
 }
 
-#[test]
-fn a_long_fan_out_to_hosts_of_several_speeds_leaves_hardly_any_records_and_a_death_repeats_two_spans() {
+/// A long fan-out to hosts of several speeds. What ends a span makes no difference.
+fn assert_few_records_and_repetitions(ends: SpanEnds) {
     const MANY: u64 = 6_000;
     const DEATH: u64 = 42;
+    let span = u64::from(SPAN_CHECKPOINTS);
     // In the same interval, or up to three later; one in two hundred hangs.
     let answers = |id: SubscriptionId| (!id.0.is_multiple_of(200)).then_some(id.0 % 4);
-    let LongFanOut { got, intervals, laggards, watermarks } = long_fan_out(MANY, DEATH, answers);
+    let LongFanOut { got, intervals, laggards, watermarks } = long_fan_out(MANY, DEATH, ends, answers);
     assert!(intervals > 100, "it takes {intervals} intervals");
     assert!(laggards as u64 * 100 < MANY, "{laggards} records for {MANY} deliveries");
-    assert!(watermarks <= intervals / u64::from(SPAN) + 4, "{watermarks} marks in {intervals} intervals");
+    assert!(watermarks <= intervals / span + 4, "{watermarks} watermarks in {intervals} intervals");
     let mut repeated = 0;
     for (id, times) in got {
         if let [first, again] = times[..] {
             repeated += 1;
-            assert!(first + u64::from(2 * SPAN) > DEATH + 1 && again > DEATH, "{id:?} got it in {times:?}");
+            assert!(first + 2 * span > DEATH + 1 && again > DEATH, "{id:?} got it in {times:?}");
         } else {
             assert_eq!(times.len(), 1, "{id:?} got it in {times:?}");
         }
     }
-    assert!((1..=u64::from(2 * SPAN) * 100).contains(&repeated), "{repeated} were repeated");
+    assert!((1..=2 * span * 100).contains(&repeated), "{repeated} were repeated");
+}
+
+#[test]
+fn a_long_fan_out_to_hosts_of_several_speeds_leaves_hardly_any_records_and_a_death_repeats_two_spans() {
+    assert_few_records_and_repetitions(SpanEnds::ByCheckpoints);
+}
+
+#[test]
+fn so_does_one_whose_spans_end_by_time() {
+    assert_few_records_and_repetitions(SpanEnds::ByTime);
+}
+
+#[test]
+fn only_so_many_wait_without_a_record_that_one_checkpoint_can_take_them() {
+    const MOST: usize = 300;
+    const WINDOW: usize = 100;
+    let (mut world, topic) = (World::new(127), TopicId(1));
+    let limits = &mut world.scheduler.limits;
+    (limits.window, limits.span, limits.passed_by) = (WINDOW, SPAN_CHECKPOINTS, MOST);
+    (1..=3_050).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    let mut most = 0;
+    for interval in 0..100 {
+        let attempts: Vec<_> =
+            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        assert!(!attempts.is_empty(), "somebody is served in interval {interval}");
+        for attempt in attempts {
+            let delivered =
+                Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
+            world.scheduler.attempt_finished(&attempt, delivered, world.now);
+        }
+        if interval == 0 {
+            // Once the first sweep has taken up the last one, the next is due, and all that wait become laggards at once.
+            append(&mut world, topic, ContentKind::Posted);
+        }
+        most = most.max(world.scheduler.checkpoint(world.now).laggards.len());
+    }
+    assert!((MOST..=MOST + WINDOW).contains(&most), "{most} records in one checkpoint");
 }
 
 #[test]
 fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
     let (mut world, topic) = (World::new(103), TopicId(1));
-    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN);
+    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN_CHECKPOINTS);
     (1..=3_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
     append(&mut world, topic, ContentKind::Posted);
     let (mut delivered, mut records) = (0, 0);
@@ -242,17 +302,17 @@ fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
 #[test]
 fn who_gives_no_answer_is_late_once_nothing_has_moved_for_a_span() {
     let (mut world, topic) = (World::new(107), TopicId(1));
-    world.scheduler.limits.span = SPAN;
+    world.scheduler.limits.span = SPAN_CHECKPOINTS;
     join(&mut world, topic, 1, "http://host.example");
     append(&mut world, topic, ContentKind::Posted);
     assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_some());
     assert!(world.scheduler.next(world.now, OpenLanes::ALL).is_none());
-    let late = (0..3 * SPAN).map(|_| {
+    let late = (0..3 * SPAN_CHECKPOINTS).map(|_| {
         let records = world.scheduler.checkpoint(world.now).laggards.len();
         (records, world.scheduler.laggard_count())
     });
     let late: Vec<_> = late.collect();
-    assert!(late[..=SPAN as usize].iter().all(|late| *late == (0, 0)), "{late:?}");
+    assert!(late[..=SPAN_CHECKPOINTS as usize].iter().all(|late| *late == (0, 0)), "{late:?}");
     assert_eq!(late.iter().filter(|(records, _)| *records > 0).count(), 1, "it has one record: {late:?}");
     assert_eq!(late.last(), Some(&(0, 1)), "{late:?}");
     assert!(!world.scheduler.has_progress(), "and needs no more looks");
