@@ -24,7 +24,7 @@ pub(super) struct Sweep {
     seen: Option<Instant>,
     /// The highest ids that have got something without a record: in this span of checkpoints, and in the one before.
     reached: [SubscriptionId; 2],
-    /// Somebody has got something in this span, or become slow.
+    /// Somebody has got something in this span, or become slow or a laggard.
     has_moved: bool,
 }
 
@@ -47,7 +47,7 @@ impl Sweep {
         self.note_movement();
     }
 
-    /// Somebody has got something, or become slow.
+    /// Somebody has got something, or become slow or a laggard.
     pub(super) fn note_movement(&mut self) {
         self.has_moved = true;
     }
@@ -249,8 +249,10 @@ impl TopicState {
 
     /// Lets the sweep and the watermark go on without this active subscription, which becomes a laggard.
     pub(crate) fn detach(&mut self, id: SubscriptionId) {
-        self.attached.remove(&id);
-        self.passed_by.remove(&id);
+        let held_back = self.attached.remove(&id) | self.passed_by.remove(&id);
+        if held_back && let Some(sweep) = &mut self.sweep {
+            sweep.note_movement();
+        }
         self.changed.insert(id);
     }
 

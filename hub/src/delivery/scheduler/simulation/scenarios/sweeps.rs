@@ -300,6 +300,27 @@ fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
 }
 
 #[test]
+fn of_those_who_fail_one_after_the_other_each_has_a_record_once_it_has_failed() {
+    let (mut world, topic) = (World::new(109), TopicId(1));
+    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN_CHECKPOINTS);
+    world.scheduler.limits.breaker.failures = 0;
+    (1..=3_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    let (mut failed, mut records) = (0, 0);
+    while failed < 3_000 {
+        let attempts: Vec<_> =
+            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        assert!(!attempts.is_empty(), "{failed} have failed");
+        for attempt in attempts {
+            failed += 1;
+            refuse(&mut world, &attempt);
+        }
+        records += world.scheduler.checkpoint(world.now).laggards.len();
+        assert_eq!(records, failed, "nobody is late who waits for those that fail");
+    }
+}
+
+#[test]
 fn who_gives_no_answer_is_late_once_nothing_has_moved_for_a_span() {
     let (mut world, topic) = (World::new(107), TopicId(1));
     world.scheduler.limits.span = SPAN_CHECKPOINTS;
