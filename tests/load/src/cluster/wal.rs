@@ -108,6 +108,8 @@ pub(super) async fn measure(laboratory: &Laboratory, plan: &Cluster) -> Result<W
         receiver.behave(host, Temper::Refusing);
     }
     let failed_before = hubs.totals().await?.failed;
+    // The hub closes a connection that was idle for as long as a slow fan-out may last.
+    publisher = Publisher::at(&hubs.entrances[0]).await?;
     log.start().await?;
     publisher.post(&receiver, 0, Instant::now()).await?;
     until_behind(&hubs, deliveries).await?;
