@@ -22,9 +22,8 @@ pub(crate) struct TopicCheckpoint {
 impl TopicState {
     /// Whether the next checkpoint has to look at it.
     pub(crate) fn is_unsaved(&self) -> bool {
-        let holds_back = !(self.attached.is_empty() && self.passed_by.is_empty());
         let has_changed = !(self.changed.is_empty() && self.caught_up.is_empty());
-        holds_back || has_changed || self.unsaved_watermark(true).is_some()
+        self.is_held_back() || has_changed || self.unsaved_watermark(true).is_some()
     }
 
     /// The watermark, where the store has another one. Most topics wait for their turn, and their sweep says nothing yet: to

@@ -188,6 +188,11 @@ impl TopicState {
         }
     }
 
+    /// Whether the watermark stays below some active subscription.
+    fn is_held_back(&self) -> bool {
+        !(self.attached.is_empty() && self.passed_by.is_empty())
+    }
+
     /// Whether the watermark stays below this active subscription, so that it needs no record.
     fn holds_watermark(&self, id: SubscriptionId) -> bool {
         self.attached.contains(&id) || self.passed_by.contains(&id)

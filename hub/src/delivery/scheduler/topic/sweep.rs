@@ -266,8 +266,7 @@ impl TopicState {
     pub(crate) fn settle(&mut self) {
         let Some(sweep) = &self.sweep else { return self.begin() };
         let target = sweep.target;
-        let is_held_back = !(self.attached.is_empty() && self.passed_by.is_empty());
-        if !sweep.exhausted || (is_held_back && self.head <= target) {
+        if !sweep.exhausted || (self.is_held_back() && self.head <= target) {
             return;
         }
         // The next sweep is due: what is still active goes on as a laggard instead of holding up all others.

@@ -21,8 +21,7 @@ fn a_host_with_fifty_thousand_subscriptions_comes_back_slowly_and_gets_everythin
         assert!(second < 10_000, "{delivered} delivered after {second} s");
         let is_up = second > 600;
         loop {
-            let attempts: Vec<_> =
-                std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+            let attempts = all_sent(&mut world);
             if attempts.is_empty() {
                 break;
             }
@@ -60,7 +59,7 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
     // Each checkpoint lets the sweep pass by who waits, so that in the end the whole crowd is in the host's queue.
     let mut in_flight = VecDeque::new();
     for _ in 0..10 {
-        in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));
+        in_flight.extend(all_sent(&mut world));
         world.scheduler.checkpoint(world.now);
     }
     append(&mut world, few, ContentKind::Posted);
@@ -71,7 +70,7 @@ fn a_crowd_of_one_topic_holds_up_no_other_at_the_same_host() {
         few_left -= usize::from(attempt.topic == few);
         let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
         world.scheduler.attempt_finished(&attempt, delivered, world.now);
-        in_flight.extend(std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)));
+        in_flight.extend(all_sent(&mut world));
     }
     assert!(served <= 50, "the ten had to wait for {served}");
 }

@@ -32,7 +32,7 @@ fn what_is_given_up_is_saved_together_with_how_far_its_subscription_is_and_not_s
     // In its next life the hub has one sweep about all three.
     world.crash();
     world.scheduler.limits.retry.refused = Vec::new();
-    let attempts: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let attempts = all_sent(&mut world);
     let attempt = attempts.iter().find(|attempt| attempt.subscription == refusing).unwrap();
     refuse(&mut world, attempt);
     // The other one keeps the watermark below both.
@@ -40,7 +40,7 @@ fn what_is_given_up_is_saved_together_with_how_far_its_subscription_is_and_not_s
     world.durable.save(&checkpoint);
     assert_eq!((checkpoint.skips.len(), checkpoint.laggards.len()), (1, 1), "{checkpoint:?}");
     world.crash();
-    let sent = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL));
+    let sent = all_sent(&mut world).into_iter();
     let sent: BTreeMap<_, _> = sent.map(|attempt| (attempt.subscription, attempt.offset)).collect();
     assert_eq!(sent, BTreeMap::from([(hanging, Offset(1)), (refusing, Offset(2))]));
 }

@@ -27,6 +27,11 @@ pub(super) fn append(world: &mut World, topic: TopicId, kind: ContentKind) {
     world.scheduler.apply(&StoreEvent::Appended { topic, offset, kind, bytes: 0 });
 }
 
+/// Everything that can be sent now is under way.
+fn all_sent(world: &mut World) -> Vec<Attempt> {
+    std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect()
+}
+
 /// Lets everything that can be sent arrive.
 fn deliver_all(world: &mut World) -> Vec<Offset> {
     let mut delivered = Vec::new();
@@ -41,6 +46,11 @@ fn deliver_all(world: &mut World) -> Vec<Offset> {
         world.scheduler.attempt_finished(&attempt, finished, world.now);
     }
     delivered
+}
+
+fn accept(world: &mut World, attempt: &Attempt) {
+    let delivered = Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
+    world.scheduler.attempt_finished(attempt, delivered, world.now);
 }
 
 fn refuse(world: &mut World, attempt: &Attempt) {

@@ -47,7 +47,7 @@ fn the_operator_can_retry_at_a_host_whose_breaker_is_open() {
     let topic = TopicId(1);
     (1..=4).for_each(|id| join(&mut world, topic, id, "http://one.example"));
     append(&mut world, topic, ContentKind::Posted);
-    let failing: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let failing = all_sent(&mut world);
     assert_eq!(failing.len(), 3, "as many as the host takes at once");
     let fail = |world: &mut World, attempt: Attempt| {
         let failed = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::unreachable() };

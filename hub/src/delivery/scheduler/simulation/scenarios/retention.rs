@@ -37,7 +37,7 @@ fn a_gap_is_saved_together_with_how_far_its_subscription_is_and_found_once() {
     (world.span, world.scheduler.limits.span) = (4, 4);
     let [hanging, behind] = [(); 2].map(|()| world.subscribe_to(topic, world.lease(LONG)));
     append(&mut world, topic, ContentKind::Posted);
-    let attempts: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let attempts = all_sent(&mut world);
     let attempt = attempts.iter().find(|attempt| attempt.subscription == behind).unwrap();
     world.durable.firsts.insert(topic, Offset(2));
     let gap = world.owed(attempt).unwrap_err();

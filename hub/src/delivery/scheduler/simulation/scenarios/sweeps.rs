@@ -36,8 +36,7 @@ fn after_a_stop_only_what_was_under_way_is_sent_again() {
     }
     assert!(delivered.len() > 10, "{} got something", delivered.len());
     world.stop();
-    let again = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL));
-    let again: Vec<_> = again.collect();
+    let again = all_sent(&mut world);
     let again: BTreeSet<_> =
         again.iter().map(|attempt| (attempt.subscription, world.owed(attempt).unwrap())).collect();
     assert!(!again.is_empty(), "what was under way is tried again");
@@ -70,7 +69,7 @@ fn a_crash_brings_nobody_a_version_again_that_a_sweep_has_left_for_a_newer_one()
     (0..3).for_each(|_| save(&mut world));
     append(&mut world, MIXED, ContentKind::Posted);
     world.crash();
-    let again: Vec<_> = std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+    let again = all_sent(&mut world);
     let again: Vec<_> = again.iter().map(|attempt| world.owed(attempt)).collect();
     assert!(!again.is_empty() && again.iter().all(|owed| *owed == Ok(Offset(3))), "{again:?}");
 }
@@ -197,8 +196,7 @@ fn long_fan_out(
         under_way = waiting;
         for (_, attempt) in answered {
             fan_out.got.entry(attempt.subscription).or_default().push(interval);
-            let delivered = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
-            world.scheduler.attempt_finished(&attempt, delivered, world.now);
+            accept(&mut world, &attempt);
         }
         world.now.monotonic += interval_lasts;
         let checkpoint = world.scheduler.checkpoint(world.now);
@@ -249,24 +247,27 @@ fn so_does_one_whose_spans_end_by_time() {
     assert_few_records_and_repetitions(SpanEnds::ByTime);
 }
 
+/// So many subscriptions at one host, of which at most `window` are taken up at once, are owed a notification.
+fn crowd(seed: u64, number: u64, window: usize) -> (World, TopicId) {
+    let (mut world, topic) = (World::new(seed), TopicId(1));
+    (world.scheduler.limits.window, world.scheduler.limits.span) = (window, SPAN_CHECKPOINTS);
+    (1..=number).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
+    append(&mut world, topic, ContentKind::Posted);
+    (world, topic)
+}
+
 #[test]
 fn only_so_many_wait_without_a_record_that_one_checkpoint_can_take_them() {
     const MOST: usize = 300;
     const WINDOW: usize = 100;
-    let (mut world, topic) = (World::new(127), TopicId(1));
-    let limits = &mut world.scheduler.limits;
-    (limits.window, limits.span, limits.passed_by) = (WINDOW, SPAN_CHECKPOINTS, MOST);
-    (1..=3_050).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
-    append(&mut world, topic, ContentKind::Posted);
+    let (mut world, topic) = crowd(127, 3_050, WINDOW);
+    world.scheduler.limits.passed_by = MOST;
     let mut most = 0;
     for interval in 0..100 {
-        let attempts: Vec<_> =
-            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        let attempts = all_sent(&mut world);
         assert!(!attempts.is_empty(), "somebody is served in interval {interval}");
         for attempt in attempts {
-            let delivered =
-                Finished::Answered { offset: attempt.offset, outcome: DeliveryOutcome::Delivered };
-            world.scheduler.attempt_finished(&attempt, delivered, world.now);
+            accept(&mut world, &attempt);
         }
         if interval == 0 {
             // Once the first sweep has taken up the last one, the next is due, and all that wait become laggards at once.
@@ -279,19 +280,14 @@ fn only_so_many_wait_without_a_record_that_one_checkpoint_can_take_them() {
 
 #[test]
 fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
-    let (mut world, topic) = (World::new(103), TopicId(1));
-    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN_CHECKPOINTS);
-    (1..=3_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
-    append(&mut world, topic, ContentKind::Posted);
+    let (mut world, _) = crowd(103, 3_000, 1_024);
     let (mut delivered, mut records) = (0, 0);
     while delivered < 3_000 {
-        let attempts: Vec<_> =
-            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        let attempts = all_sent(&mut world);
         assert!(!attempts.is_empty(), "{delivered} were delivered");
         for attempt in attempts {
             delivered += 1;
-            let finished = Finished::Answered { offset: Offset(1), outcome: DeliveryOutcome::Delivered };
-            world.scheduler.attempt_finished(&attempt, finished, world.now);
+            accept(&mut world, &attempt);
         }
         records += world.scheduler.checkpoint(world.now).laggards.len();
         assert_eq!(world.scheduler.laggard_count(), 0, "nobody is late");
@@ -301,15 +297,11 @@ fn who_waits_long_for_its_turn_at_its_own_host_needs_no_record() {
 
 #[test]
 fn of_those_who_fail_one_after_the_other_each_has_a_record_once_it_has_failed() {
-    let (mut world, topic) = (World::new(109), TopicId(1));
-    (world.scheduler.limits.window, world.scheduler.limits.span) = (1_024, SPAN_CHECKPOINTS);
+    let (mut world, _) = crowd(109, 3_000, 1_024);
     world.scheduler.limits.breaker.failures = 0;
-    (1..=3_000).for_each(|id| join(&mut world, topic, id, "http://crowded.example"));
-    append(&mut world, topic, ContentKind::Posted);
     let (mut failed, mut records) = (0, 0);
     while failed < 3_000 {
-        let attempts: Vec<_> =
-            std::iter::from_fn(|| world.scheduler.next(world.now, OpenLanes::ALL)).collect();
+        let attempts = all_sent(&mut world);
         assert!(!attempts.is_empty(), "{failed} have failed");
         for attempt in attempts {
             failed += 1;
