@@ -24,6 +24,7 @@ pub(super) const HELP: Help = Help {
         ("isolation", &["resync-load isolation --rounds 3"]),
         ("recovery", &["resync-load recovery --subscriptions 10000"]),
         ("scale", &["resync-load scale --subscribers 100000 --rounds 1"]),
+        ("pages", &["resync-load pages --topics 1000"]),
         ("publish", &["resync-load publish --publishers 1,16"]),
         ("copy", &["resync-load copy --files 1000"]),
         ("attack", &["resync-load attack --rounds 1 --seconds 10"]),

@@ -6,6 +6,7 @@
 //! * `limit` measures these bounds, `fanout` a hub in a process of its own against the same receiver;
 //! * `isolation`, `recovery` and `scale` are about what else happens to a hub: sick hosts, a host that comes back, and growth,
 //!   on the common ground of `stage`;
+//! * `pages` times the pages of an operator whose hub has many topics;
 //! * `publish` measures what publishers wait for, and how soon a subscriber hears of it;
 //! * `copy` compares a first copy with the one that another client makes of the same Source;
 //! * `cluster` is about several hubs over one PostgreSQL;
@@ -27,6 +28,7 @@ mod figures;
 mod isolation;
 mod limit;
 mod measure;
+mod pages;
 mod publish;
 mod receiver;
 mod recovery;
@@ -60,6 +62,7 @@ pub use measure::{
     Bound, Delivered, FaultReport, Finding, Judgement, Live, Machine, Overhead, Published, Quantiles,
     Resources, RunResult, Rung, Second, Slopes, Spread, Verdict,
 };
+pub use pages::{PageTimes, Pages, PagesReport, pages};
 pub use publish::{Publish, PublishReport, Publishers, publish};
 pub use recovery::{Recovery, RecoveryReport, recovery};
 pub use report::report;

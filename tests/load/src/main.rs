@@ -12,8 +12,8 @@ use resync_common::habits::{self, FAILED, GLOBAL};
 use resync_common::output::{Table, answer, be_quiet, complain, finish, is_quiet, say};
 use resync_common::values::{duration, number};
 use resync_load::{
-    Attack, By, Cluster, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Publish, Recovery, Scale,
-    Scenario, attack, cluster, copy, fanout, isolation, limit, publish, recovery, scale,
+    Attack, By, Cluster, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Pages, Publish, Recovery,
+    Scale, Scenario, attack, cluster, copy, fanout, isolation, limit, pages, publish, recovery, scale,
 };
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -176,6 +176,21 @@ enum Command {
         /// Keep the hub's data in this folder as it is when all have subscribed, and use what is there; without it, in a temporary one
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+        /// The engine of the hub's store
+        #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
+        engine: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure how long a hub with many topics takes for each of the operator's pages
+    Pages {
+        /// Topics, each with a URL of 200 bytes and one notification
+        #[arg(long, value_name = "N", default_value = "10000", value_parser = positive)]
+        topics: NonZeroUsize,
+        /// How often each page is read, all of them in turns
+        #[arg(long, value_name = "N", default_value = "200", value_parser = positive)]
+        reads: NonZeroUsize,
         /// The engine of the hub's store
         #[arg(long, default_value = "fjall", value_name = "ENGINE", value_parser = ENGINES)]
         engine: String,
@@ -355,6 +370,11 @@ fn run(command: Command) -> Result<(), Failure> {
             std::fs::create_dir_all(&folder)?;
             let plan = Scale { topics, subscribers, small, engine, rounds };
             show(&measure(scale(&plan, &folder))?, json)
+        }
+        Command::Pages { topics, reads, engine, json } => {
+            let folder = tempfile::tempdir_in(".")?;
+            let plan = Pages { topics, reads, engine };
+            show(&measure(pages(&plan, folder.path()))?, json)
         }
         Command::Publish { publishers, seconds, rounds, timed, payload, engine, json } => {
             let folder = tempfile::tempdir_in(".")?;

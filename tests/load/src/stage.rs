@@ -19,7 +19,7 @@ use super::wire::{connect, exchange};
 use resync_harness::HubProcess;
 
 /// Connections over which subscriptions are made.
-const SUBSCRIBING: usize = 16;
+const SUBSCRIBING: usize = 192;
 /// How many of them may wait to be verified.
 const AHEAD: u64 = 4_096;
 

@@ -154,6 +154,18 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[tokio::test]
+async fn each_of_the_operators_pages_is_timed_beside_one_that_reads_nothing() {
+    let told = Told::by(&["pages", "--topics", "30", "--reads", "3"]).await;
+    let pages = told.0["pages"].as_array().unwrap();
+    assert_eq!(pages.len(), 7, "{}", told.0);
+    let greatest = pages.iter().map(|page| page["p50"].as_f64().unwrap()).fold(0.0, f64::max);
+    assert!(greatest > 0.0 && (told.number("/slowest") - greatest).abs() < 1e-9);
+    let ratio = greatest / told.number("/login/p50");
+    assert!((told.number("/ratio") - ratio).abs() < 1e-9);
+    assert_told("pages", &told);
+}
+
+#[tokio::test]
 async fn a_host_that_comes_back_gets_everything_once_and_no_more_at_once_than_is_allowed() {
     let told = Told::by(&["recovery", "--subscriptions", "60", "--per-host", "4", "--away", "1"]).await;
     assert!(told.count("/copies/wrong") == 0 && told.count("/deliveries") == 60);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use resync_harness::{Answer, BROWSER, HubProcess, Receiver, Reply, eventually, post, refusing, request};
@@ -23,8 +23,6 @@ const PATHS: [&str; 6] = ["/", "/topics", "/subscriptions", "/deliveries", "/pub
 const CSRF_FIELD: &str = "csrf_token";
 /// What a page may weigh with all that belongs to it.
 const HEAVIEST: u64 = 100_000;
-/// How long the hub may take for a page. What is promised is promised of a program that is optimised.
-const SLOWEST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 50 });
 
 /// A browser without scripts that knows one hub.
 struct Browser {
@@ -640,9 +638,9 @@ async fn not_to_be_had(hub: &HubProcess, poor: &mut HubProcess, token: &str) -> 
     ]
 }
 
-/// Others run beside this test: what the hub itself takes is the quickest of some looks.
+/// `resync-load pages` times them.
 #[tokio::test]
-async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds_and_stay_light() {
+async fn with_ten_thousand_topics_the_pages_stay_light() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     let (address, url) = (hub.address, hub.url());
@@ -668,14 +666,7 @@ async fn with_ten_thousand_topics_the_pages_are_there_within_fifty_milliseconds_
     assert_eq!(first["items"][0]["url"].as_str().unwrap().len(), 200);
     let of_first = format!("/topics/{}", first["items"][0]["id"].as_str().unwrap());
     for path in PATHS.into_iter().chain([of_first.as_str()]) {
-        let mut quickest = Duration::MAX;
-        let mut page = String::new();
-        for _ in 0..20 {
-            let asked = Instant::now();
-            page = browser.read(path).await;
-            quickest = quickest.min(asked.elapsed());
-        }
-        assert!(quickest < SLOWEST, "{path}: {quickest:?}");
+        let page = browser.read(path).await;
         let weight = page.len() + browser.parts(&page).await;
         assert!(u64::try_from(weight).unwrap() < HEAVIEST, "{path}: {weight}");
     }

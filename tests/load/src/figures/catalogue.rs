@@ -126,6 +126,17 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     },
     Measurement {
+        name: "pages",
+        program: Program::Load(&["pages"]),
+        seconds: 30,
+        figures: &[Figure::new(
+            "10,000 topics: the slowest of the operator's pages, median",
+            "/slowest",
+            "ms",
+        )
+        .at_most(50.0)],
+    },
+    Measurement {
         name: "ladder",
         program: Program::Scenario("ladder", &[]),
         seconds: 150,

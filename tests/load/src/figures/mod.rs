@@ -47,7 +47,7 @@ pub struct Outcome {
     pub name: String,
     /// The version of what was measured.
     pub version: String,
-    /// The last commit that changed more than documents, marked if something was changed since; empty where nobody knows.
+    /// The last commit that changed what is measured, marked if something was changed since; empty where nobody knows.
     #[serde(default)]
     pub commit: String,
     /// When it began, in seconds since 1970.

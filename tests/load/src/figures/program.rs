@@ -121,7 +121,8 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
     }
 }
 
-/// The last commit that changed more than documents, which figures go into; marked if something was changed since.
+/// The last commit that changed what is measured: documents, which figures go into, and what only judges them are not. Marked if something
+/// was changed since.
 pub(super) async fn commit() -> Option<String> {
     let git = async |arguments: &[&str]| {
         let mut git = Command::new("git");
@@ -129,11 +130,10 @@ pub(super) async fn commit() -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    let but_documents = ["--", ".", ":(exclude)docs", ":(exclude,glob)**/*.md"];
+    let measured = ["--", ".", ":(exclude)docs", ":(exclude,glob)**/*.md", ":(exclude)tests/tests/outside"];
     // A merge counts as what it brings in: neither of its sides is what is here.
-    let commit = git(&[&["log", "-1", "--first-parent", "--format=%h"], &but_documents[..]].concat()).await?;
-    let changed =
-        git(&[&["status", "--porcelain", "--untracked-files=no"], &but_documents[..]].concat()).await?;
+    let commit = git(&[&["log", "-1", "--first-parent", "--format=%h"], &measured[..]].concat()).await?;
+    let changed = git(&[&["status", "--porcelain", "--untracked-files=no"], &measured[..]].concat()).await?;
     Some(if changed.is_empty() { commit } else { format!("{commit}{CHANGED}") })
 }
 
