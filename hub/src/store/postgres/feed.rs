@@ -6,12 +6,10 @@
 //! what has a later number is new, whatever the snapshot says. Only a server that was promoted meanwhile may have forgotten more: there, and
 //! where too much has happened, everybody has to read everything again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use resync_common::backoff::Backoff;
-use resync_core::websub::TopicUrl;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
@@ -20,11 +18,11 @@ use tokio_postgres::types::ToSql;
 use super::events::{Happened, Position};
 use super::hints::{self, CHANNEL};
 use super::line::{DEADLINE, Line, Open};
-use super::rows::{Fields, big, shard_number, the_only};
+use super::registry;
+use super::rows::{Fields, the_only};
 use super::seen::Seen;
 use super::session::{Failure, words_of};
 use super::shared::Shared;
-use super::{registry, subscriptions};
 use crate::store::{
     Accepted, ContentKind, DenialId, Offset, OrderEvent, OrderId, PingId, RequestId, Result, Shard,
     StoreError, StoreEvent, SubscriptionId, SubscriptionSummary, Topic, TopicId,
@@ -48,7 +46,7 @@ SELECT pg_current_snapshot()::text AS seen, clock_timestamp() AS at,
 /// `upto` counts the events up to this row.
 const READ: &str = "
 SELECT s.seen::text AS seen, s.at, f.upto, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds,
-    f.shards, f.subject
+    f.shards, f.subject, f.url, f.origin, f.start, f.lease_end, f.address
 FROM (SELECT pg_current_snapshot() AS seen, clock_timestamp() AS at) s LEFT JOIN (
     SELECT r.*, sum(r.events) OVER (ORDER BY r.ordinal)::bigint AS upto
     FROM (
@@ -60,11 +58,6 @@ FROM (SELECT pg_current_snapshot() AS seen, clock_timestamp() AS at) s LEFT JOIN
     ) r
 ) f ON f.upto - f.events < $3
 ORDER BY f.ordinal";
-/// Subscriptions as they are now. Of one that has ended since then nothing is found, and its end is told later.
-const SUBSCRIPTIONS: &str = "
-SELECT n.shard, n.topic, n.id, t.url, s.origin, s.start, s.lease_end, s.address
-FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) AS n(shard, topic, id)
-JOIN hub.subscription s ON s.shard = n.shard AND s.topic = n.topic AND s.id = n.id JOIN hub.topic t ON t.id = n.topic";
 
 const APPENDED: i16 = 1;
 const SUBSCRIBED: i16 = 2;
@@ -77,10 +70,6 @@ const PINGED: i16 = 8;
 const ORDERED: i16 = 9;
 const ANSWERED: i16 = 10;
 const DOCUMENT: i16 = 11;
-
-type Place = (Shard, TopicId, SubscriptionId);
-/// A subscription in force, with the URL of its topic.
-type Subscribed = (SubscriptionSummary, TopicUrl);
 
 /// Who reads it.
 #[derive(Debug)]
@@ -174,7 +163,7 @@ impl Feed {
         if upto(&rows)? >= MOST || is_over(last, at) {
             return Ok(None);
         }
-        match self.tell(open, &rows).await {
+        match self.tell(&rows).await {
             Ok(()) => Ok(Some(at)),
             // It would be found again and again.
             Err(error @ StoreError::Damaged { .. }) => {
@@ -185,21 +174,15 @@ impl Feed {
         }
     }
 
-    async fn tell(&self, open: &Arc<Open>, rows: &[Row]) -> Result<()> {
+    async fn tell(&self, rows: &[Row]) -> Result<()> {
         let seen = seen_of(the_only(rows)?)?;
         let happened: Vec<_> = rows.iter().map(|row| Fields::of("feed", row)).collect();
-        let (mut places, mut has_documents) = (Vec::new(), false);
         for fields in &happened {
-            match fields.get::<Option<i16>>("kind")? {
-                Some(SUBSCRIBED) => places.push(place_of(*fields)?),
-                Some(DOCUMENT) => has_documents = true,
-                _ => {}
+            if fields.get::<Option<i16>>("kind")? == Some(DOCUMENT) {
+                registry::refresh(&self.shared).await?;
+                break;
             }
         }
-        if has_documents {
-            registry::refresh(&self.shared).await?;
-        }
-        let subscriptions = self.subscriptions(open, &places).await?;
         let (mut told, mut last) = (Vec::new(), 0_i64);
         for fields in happened {
             // Where nothing has happened there is one row with nothing but the snapshot.
@@ -210,7 +193,7 @@ impl Feed {
                 if (ASKED..=PINGED).contains(&kind) && fields.get::<i64>("node")? == self.shared.node {
                     continue;
                 }
-                let all = happened_in(kind, fields, &subscriptions)?;
+                let all = happened_in(kind, fields)?;
                 told.extend(all.into_iter().map(|what| (xid, what)));
             }
         }
@@ -228,18 +211,6 @@ impl Feed {
         registry::read_again(&self.shared).await?;
         self.shared.begin_at(open.session.timeline(), seen_of(row)?, kept);
         fields.get("at")
-    }
-
-    /// Those of these that there are, with the URLs of their topics.
-    async fn subscriptions(&self, open: &Arc<Open>, places: &[Place]) -> Result<HashMap<Place, Subscribed>> {
-        if places.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let shards: Vec<_> = places.iter().map(|(shard, ..)| shard_number(*shard)).collect();
-        let topics: Vec<_> = places.iter().map(|(_, topic, _)| big(topic.0)).collect();
-        let ids: Vec<_> = places.iter().map(|(.., id)| big(id.0)).collect();
-        let rows = self.ask(open, SUBSCRIPTIONS, &[&shards, &topics, &ids]).await?;
-        rows.iter().map(|row| subscribed(Fields::of("subscriptions", row))).collect()
     }
 
     async fn ask(
@@ -266,12 +237,6 @@ async fn hinted(open: Option<&Open>) {
     }
 }
 
-fn subscribed(fields: Fields<'_>) -> Result<(Place, Subscribed)> {
-    let slot = subscriptions::summary(fields)?;
-    let place = (Shard(fields.small("shard")?), slot.topic, slot.id);
-    Ok((place, (slot, fields.topic_url("url")?)))
-}
-
 /// How many events these rows tell of.
 fn upto(rows: &[Row]) -> Result<i64> {
     let last = rows.last().map(|row| Fields::of("feed", row).get::<Option<i64>>("upto")).transpose()?;
@@ -288,27 +253,17 @@ fn seen_of(row: &Row) -> Result<Seen> {
     Seen::parse(fields.text("seen")?).ok_or_else(|| fields.damaged("seen", "this is no snapshot"))
 }
 
-fn place_of(fields: Fields<'_>) -> Result<Place> {
+fn place_of(fields: Fields<'_>) -> Result<(Shard, TopicId, SubscriptionId)> {
     let (topic, id) = (TopicId(fields.number("topic")?), SubscriptionId(fields.number("subject")?));
     Ok((Shard(fields.small("shard")?), topic, id))
 }
 
 /// What a row tells of. Of what a later version of the hub writes nothing is told.
-fn happened_in(
-    kind: i16,
-    fields: Fields<'_>,
-    subscriptions: &HashMap<Place, Subscribed>,
-) -> Result<Vec<Happened>> {
+fn happened_in(kind: i16, fields: Fields<'_>) -> Result<Vec<Happened>> {
     let topic = || fields.number("topic").map(TopicId);
     let event = match kind {
         APPENDED => return appended(fields),
-        SUBSCRIBED => {
-            let place = place_of(fields)?;
-            let Some((slot, url)) = subscriptions.get(&place) else { return Ok(Vec::new()) };
-            let [first, head, latest, posted] = bounds_of(fields)?.map(Offset);
-            let topic = Topic { id: place.1, url: url.clone(), first, head, latest, posted };
-            StoreEvent::Subscribed { shard: place.0, slot: slot.clone(), topic: Box::new(topic) }
-        }
+        SUBSCRIBED => subscribed(fields)?,
         UNSUBSCRIBED => {
             let (shard, topic, id) = place_of(fields)?;
             StoreEvent::Unsubscribed { shard, topic, id }
@@ -328,6 +283,21 @@ fn happened_in(
         _ => return Ok(Vec::new()),
     };
     Ok(vec![Happened::Event(event)])
+}
+
+fn subscribed(fields: Fields<'_>) -> Result<StoreEvent> {
+    let (shard, topic, id) = place_of(fields)?;
+    let slot = SubscriptionSummary {
+        id,
+        topic,
+        origin: fields.text("origin")?.into(),
+        start: Offset(fields.number("start")?),
+        lease_end: fields.moment("lease_end")?,
+        address: fields.address("address")?,
+    };
+    let [first, head, latest, posted] = bounds_of(fields)?.map(Offset);
+    let topic = Topic { id: topic, url: fields.topic_url("url")?, first, head, latest, posted };
+    Ok(StoreEvent::Subscribed { shard, slot, topic: Box::new(topic) })
 }
 
 fn accepted(kind: i16, fields: Fields<'_>) -> Result<Happened> {

@@ -3,11 +3,12 @@
 //! Whoever gives one puts it into the queue of its kind, and then waits for its answer or for the connection, whichever comes first. Who gets the
 //! connection carries out what is in the queue by then, for all who have put it there.
 //!
-//! Commands of one kind are carried out in the order in which they were given, within a statement too. They may overtake commands of another kind
-//! that wait, and nobody can tell: whoever relies on a command waits for its answer, and by then it is committed. So a request is there before it
-//! is put in force, which takes its number. Two commands without answers are concurrent: they might have come to two hubs.
+//! Commands of one kind are carried out in the order in which they were given; those of one statement are about different pairs, so it may treat
+//! all of them at once. They may overtake commands of another kind that wait, and nobody can tell: whoever relies on a command waits for its
+//! answer, and by then it is committed. So a request is there before it is put in force, which takes its number. Two commands without answers are
+//! concurrent: they might have come to two hubs.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Mutex;
 
@@ -30,6 +31,9 @@ pub(super) type Asker = oneshot::Sender<Result<Answer>>;
 pub(super) trait Grouped: Sized + Send + Sync {
     /// Its function takes the line, its generation, the node, and an array for each column. The only row has an array of `answers`.
     const STATEMENT: &'static str;
+
+    /// The digest of the topic and callback that it is about.
+    fn pair(&self) -> &[u8];
 
     /// The columns of these commands.
     fn columns(commands: &[Self]) -> Vec<Param>;
@@ -66,11 +70,15 @@ impl<C> Group<C> {
         lock(&self.0).push_back((command, asker));
         answered
     }
+}
 
-    /// What has waited longest, up to the size of a statement.
+impl<C: Grouped> Group<C> {
+    /// What has waited longest, up to the size of a statement, or the second about the same pair.
     pub(super) fn take(&self) -> (Vec<C>, Vec<Asker>) {
         let mut waiting = lock(&self.0);
-        let number = waiting.len().min(MOST);
+        let mut pairs = HashSet::new();
+        let number =
+            waiting.iter().take(MOST).take_while(|(command, _)| pairs.insert(command.pair())).count();
         waiting.drain(..number).unzip()
     }
 }
@@ -97,13 +105,33 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
 
+    /// About the pair of this number.
+    #[derive(Debug, PartialEq)]
+    struct About([u8; 1]);
+
+    impl Grouped for About {
+        const STATEMENT: &'static str = "";
+
+        fn pair(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn columns(_: &[Self]) -> Vec<Param> {
+            Vec::new()
+        }
+    }
+
+    fn about(pairs: impl IntoIterator<Item = u8>) -> Vec<About> {
+        pairs.into_iter().map(|pair| About([pair])).collect()
+    }
+
     #[test]
     fn what_waits_is_taken_in_its_order_up_to_the_size_of_a_statement() {
         let group = Group::new();
-        let answered: Vec<_> = (0..MOST + 2).map(|number| group.add(number)).collect();
+        let answered: Vec<_> = about(0..=130).into_iter().map(|command| group.add(command)).collect();
         let (first, askers) = group.take();
-        assert_eq!(first, (0..MOST).collect::<Vec<_>>());
-        assert_eq!(group.take().0, [MOST, MOST + 1]);
+        assert_eq!(first, about(0..128));
+        assert_eq!(group.take().0, about(128..=130));
         assert!(group.take().0.is_empty());
         answer(askers, Ok((0..).take(MOST).map(Some).collect()));
         for (number, answered) in (0..).zip(answered).take(MOST) {
@@ -113,14 +141,24 @@ mod tests {
     }
 
     #[test]
+    fn those_of_a_statement_are_about_different_pairs() {
+        let group = Group::new();
+        for command in about([1, 2, 1, 1, 3]) {
+            drop(group.add(command));
+        }
+        let statements = [(); 3].map(|()| group.take().0);
+        assert_eq!(statements, [about([1, 2]), about([1]), about([1, 3])]);
+    }
+
+    #[test]
     fn an_error_is_told_to_all_and_an_answer_that_is_missing_to_nobody() {
         let group = Group::new();
-        let [one, other] = [1, 2].map(|number| group.add(number));
+        let [one, other] = [1, 2].map(|pair| group.add(About([pair])));
         answer(group.take().1, Err(StoreError::Closed));
         for answered in [one, other] {
             assert!(matches!(answered.now_or_never(), Some(Ok(Err(StoreError::Closed)))));
         }
-        let [one, other] = [1, 2].map(|number| group.add(number));
+        let [one, other] = [1, 2].map(|pair| group.add(About([pair])));
         answer(group.take().1, Ok(vec![None]));
         assert!(matches!(one.now_or_never(), Some(Ok(Ok(None)))));
         assert!(matches!(other.now_or_never(), Some(Err(_))), "it is told that the store is closed");

@@ -67,6 +67,10 @@ impl Grouped for PutRequest {
     const STATEMENT: &'static str =
         "SELECT hub.put_requests_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS answers";
 
+    fn pair(&self) -> &[u8] {
+        &self.pair
+    }
+
     fn columns(commands: &[Self]) -> Vec<Param> {
         columns!(
             commands;

@@ -15,29 +15,32 @@ BEGIN
 END
 $$;
 
--- Remembers requests, one after the other, each in place of an older one of the same client for the same pair (D-17). Answers their numbers.
+-- Remembers requests of different pairs, each in place of an older one of the same client for the same pair (D-17). Answers their numbers.
 CREATE OR REPLACE FUNCTION hub.put_requests_1(
     line bigint, generation bigint, node bigint, pairs bytea[], of_shards smallint[], clients inet[], topic_urls text[], callback_urls text[],
     are_subscribe boolean[], leases bigint[], secrets bytea[], tokens bytea[], came_in timestamptz[]
 ) RETURNS bigint[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
-    given bigint;
-    answers bigint[] := '{}';
+    answers bigint[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.lock_all_1(pairs);
-    FOR n IN 1..cardinality(pairs) LOOP
-        DELETE FROM hub.request r WHERE r.pair = pairs[n] AND r.client IS NOT DISTINCT FROM clients[n];
+    DELETE FROM hub.request r USING unnest(pairs, clients) AS e(pair, client)
+    WHERE r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client;
+    WITH new AS (
         INSERT INTO hub.request AS r (
             id, shard, pair, client, topic, callback, subscribes, lease, secret, verify_token, received_at
-        ) VALUES (
-            nextval('hub.request_id'), of_shards[n], pairs[n], clients[n], topic_urls[n], callback_urls[n], are_subscribe[n], leases[n],
-            secrets[n], tokens[n], came_in[n]
-        ) RETURNING r.id INTO given;
-        PERFORM hub.tell_1(node, 6::smallint, of_shards[n], NULL, NULL, given);
-        answers := answers || given;
-    END LOOP;
+        )
+        SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], topic_urls[e.n], callback_urls[e.n], are_subscribe[e.n],
+            leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
+        FROM unnest(pairs) WITH ORDINALITY AS e(pair, n)
+        RETURNING r.id, r.shard, r.pair
+    ), told AS (
+        INSERT INTO hub.feed (hour, kind, node, shard, subject)
+        SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 6, $3, n.shard, n.id FROM new n
+    )
+    SELECT array_agg(n.id ORDER BY e.n) INTO answers FROM unnest(pairs) WITH ORDINALITY AS e(pair, n) JOIN new n ON n.pair = e.pair;
     RETURN answers;
 END
 $$;
@@ -71,9 +74,7 @@ BEGIN
     IF NOT is_waiting AND scope <> 0 THEN
         RETURN;
     END IF;
-    SELECT s.* INTO known
-    FROM hub.pair p JOIN hub.subscription s ON s.shard = p.shard AND s.topic = p.topic AND s.id = p.id
-    WHERE p.pair = of_pair;
+    known := hub.of_pair_1(of_pair);
     IF NOT is_waiting AND known.id IS NULL THEN
         RETURN;
     END IF;

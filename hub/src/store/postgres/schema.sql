@@ -395,5 +395,11 @@ CREATE TABLE hub.feed (
     shards smallint[],
     -- The subscription, the request, the denial, the ping, the order or the document.
     subject bigint,
+    -- Of a subscription that began or was renewed also the URL of its topic, and what it is by now.
+    url text,
+    origin text,
+    start bigint,
+    lease_end timestamptz,
+    address inet,
     PRIMARY KEY (xid, ordinal, hour)
 ) PARTITION BY RANGE (hour);

@@ -102,6 +102,10 @@ pub(super) struct Activate {
 impl Grouped for Activate {
     const STATEMENT: &'static str = "SELECT hub.activate_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS answers";
 
+    fn pair(&self) -> &[u8] {
+        &self.pair
+    }
+
     fn columns(commands: &[Self]) -> Vec<Param> {
         columns!(
             commands;
@@ -372,7 +376,7 @@ fn secret(keys: &Keyring, fields: Fields<'_>) -> Result<Option<Secret>> {
 }
 
 /// What a row of `summaries!` holds.
-pub(super) fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
+fn summary(fields: Fields<'_>) -> Result<SubscriptionSummary> {
     Ok(SubscriptionSummary {
         id: SubscriptionId(fields.number("id")?),
         topic: TopicId(fields.number("topic")?),

@@ -41,6 +41,20 @@ BEGIN
 END
 $$;
 
+-- What is in force of a pair, or nothing: two reads, since one of both tables would look at those of all shards.
+CREATE OR REPLACE FUNCTION hub.of_pair_1(of_pair bytea) RETURNS hub.subscription
+LANGUAGE plpgsql AS $$
+DECLARE
+    leads_to hub.pair;
+    known hub.subscription;
+BEGIN
+    SELECT p.* INTO leads_to FROM hub.pair p WHERE p.pair = of_pair;
+    SELECT s.* INTO known FROM hub.subscription s
+    WHERE s.shard = leads_to.shard AND s.topic = leads_to.topic AND s.id = leads_to.id;
+    RETURN known;
+END
+$$;
+
 -- To be called by whoever has locked the shard alone, so that no checkpoint notes how late it is, and the pair. The topic is locked before the rest.
 CREATE OR REPLACE FUNCTION hub.remove_subscription_1(known hub.subscription) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -77,8 +91,11 @@ BEGIN
 END
 $$;
 
--- Puts verified subscriptions in force, one after the other, each if its request still waits: new, or in the place of the one of the same pair,
+-- Puts verified subscriptions of different pairs in force, each if its request still waits: new, or in the place of the one of the same pair,
 -- which keeps its identity, its beginning, and for whom it counts (W-061). Answers the topic of each, or NULL.
+--
+-- Those that begin do so together: a topic with very many of them is written once, and not once for each. Each statement is planned for the tables
+-- as large as they are then: a plan that is kept from when they were small reads all of them.
 --
 -- All pairs are locked before any topic, then hosts, tallies and clients, each kind in one order, so that hubs seldom wait for each other. (Where
 -- another hub makes one of its topics at the same moment, topics are locked out of order.) A new one begins under the lock of its
@@ -88,19 +105,22 @@ CREATE OR REPLACE FUNCTION hub.activate_2(
     new_topics bigint[], topics_written text[], callbacks_written text[], origins text[], secrets bytea[], leases_us bigint[],
     lease_ends timestamptz[], addresses inet[], clients inet[], asked_at timestamptz[]
 ) RETURNS bigint[]
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     there bytea[];
     -- Numbers of entries: with the first of each topic that is to be made.
     missing integer[];
     made bigint[] := '{}';
-    leads_to hub.pair;
-    known hub.subscription;
-    is_first_of_topic boolean;
-    -- Numbers of entries: those that began, and of these the first of each topic and host that had none.
-    begun integer[] := '{}';
+    entry record;
+    started bigint;
+    -- Numbers of entries: those that begin, and of these the first of each topic and host that had none.
+    begun integer[];
     first_of_topics integer[] := '{}';
     first_of_hosts integer[];
+    -- Of each entry that is in force now.
+    at_shards smallint[] := array_fill(NULL::smallint, ARRAY[cardinality(requests)]);
+    ids bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
+    starts bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
     answers bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
 BEGIN
     PERFORM hub.fence_1(line, generation);
@@ -122,41 +142,67 @@ BEGIN
             ARRAY(SELECT topics_written[m.n] FROM unnest(missing) AS m(n)), ARRAY(SELECT new_topics[m.n] FROM unnest(missing) AS m(n))
         );
     END LOOP;
-    FOR n IN 1..cardinality(requests) LOOP
-        DELETE FROM hub.request r WHERE r.id = requests[n] AND r.pair = pairs[n];
-        CONTINUE WHEN NOT FOUND;
-        SELECT p.* INTO leads_to FROM hub.pair p WHERE p.pair = pairs[n];
-        -- Where there is none the tables of all shards need not be looked at.
+    WITH taken AS (
+        DELETE FROM hub.request r USING unnest(requests, pairs) WITH ORDINALITY AS e(request, pair, n)
+        WHERE r.id = e.request AND r.pair = e.pair
+        RETURNING e.n
+    )
+    SELECT coalesce(array_agg(t.n::integer ORDER BY t.n), '{}') INTO begun FROM taken t;
+    FOR entry IN
+        SELECT b.n, p.shard, p.topic, p.id FROM unnest(begun) AS b(n) JOIN hub.pair p ON p.pair = pairs[b.n] ORDER BY b.n
+    LOOP
+        UPDATE hub.subscription s SET
+            callback = callbacks_written[entry.n], topic_url = topics_written[entry.n], secret = secrets[entry.n],
+            lease_us = leases_us[entry.n], lease_end = lease_ends[entry.n], address = addresses[entry.n],
+            verified_at = asked_at[entry.n]
+        WHERE s.shard = entry.shard AND s.topic = entry.topic AND s.id = entry.id
+        RETURNING s.start INTO started;
         IF FOUND THEN
-            UPDATE hub.subscription s SET
-                callback = callbacks_written[n], topic_url = topics_written[n], secret = secrets[n], lease_us = leases_us[n],
-                lease_end = lease_ends[n], address = addresses[n], verified_at = asked_at[n]
-            WHERE s.shard = leads_to.shard AND s.topic = leads_to.topic AND s.id = leads_to.id
-            RETURNING s.* INTO known;
+            begun := array_remove(begun, entry.n);
+            at_shards[entry.n] := entry.shard;
+            ids[entry.n] := entry.id;
+            starts[entry.n] := started;
+            answers[entry.n] := entry.topic;
+        ELSE
+            -- It leads nowhere, and to the one that begins from now on.
+            DELETE FROM hub.pair p WHERE p.pair = pairs[entry.n];
         END IF;
-        IF NOT FOUND THEN
-            -- Should it lead nowhere, it leads to this one from now on.
-            DELETE FROM hub.pair p WHERE p.pair = pairs[n];
-            UPDATE hub.topic t
-            SET subscriptions = t.subscriptions + 1, founder = CASE WHEN t.subscriptions = 0 THEN clients[n] ELSE t.founder END
-            WHERE t.key = keys[n]
-            RETURNING t.id, t.head, t.subscriptions = 1 INTO known.topic, known.start, is_first_of_topic;
-            known := ROW (
-                of_shards[n], known.topic, nextval('hub.subscription_id'), pairs[n], origins[n], callbacks_written[n], topics_written[n],
-                secrets[n], known.start, leases_us[n], lease_ends[n], addresses[n], clients[n], asked_at[n], asked_at[n]
-            );
-            INSERT INTO hub.subscription SELECT known.*;
-            INSERT INTO hub.pair (pair, shard, topic, id) VALUES (known.pair, known.shard, known.topic, known.id);
-            begun := begun || n;
-            IF is_first_of_topic THEN
-                first_of_topics := first_of_topics || n;
-            END IF;
-        END IF;
-        PERFORM hub.tell_1(
-            node, 2::smallint, known.shard, known.topic, ARRAY[t.first, t.head, t.latest, t.posted], known.id
-        ) FROM hub.topic t WHERE t.id = known.topic;
-        answers[n] := known.topic;
     END LOOP;
+    IF cardinality(begun) > 0 THEN
+        first_of_topics := ARRAY(
+            SELECT min(b.n) FROM unnest(begun) AS b(n) JOIN hub.topic t ON t.key = keys[b.n] WHERE t.subscriptions = 0 GROUP BY t.id
+        );
+        UPDATE hub.topic t
+        SET subscriptions = t.subscriptions + c.added, founder = CASE WHEN t.subscriptions = 0 THEN clients[c.first] ELSE t.founder END
+        FROM (SELECT keys[b.n] AS key, count(*) AS added, min(b.n) AS first FROM unnest(begun) AS b(n) GROUP BY 1) c
+        WHERE t.key = c.key;
+        FOR entry IN
+            WITH new AS (
+                INSERT INTO hub.subscription AS s (
+                    shard, topic, id, pair, origin, callback, topic_url, secret, start, lease_us, lease_end, address, client, created_at,
+                    verified_at
+                )
+                SELECT of_shards[b.n], t.id, nextval('hub.subscription_id'), pairs[b.n], origins[b.n], callbacks_written[b.n],
+                    topics_written[b.n], secrets[b.n], t.head, leases_us[b.n], lease_ends[b.n], addresses[b.n], clients[b.n], asked_at[b.n],
+                    asked_at[b.n]
+                FROM unnest(begun) AS b(n) JOIN hub.topic t ON t.key = keys[b.n]
+                RETURNING s.shard, s.topic, s.id, s.start, s.pair
+            ), led AS (
+                INSERT INTO hub.pair (pair, shard, topic, id) SELECT n.pair, n.shard, n.topic, n.id FROM new n
+            )
+            SELECT b.n, s.shard, s.topic, s.id, s.start FROM unnest(begun) AS b(n) JOIN new s ON s.pair = pairs[b.n]
+        LOOP
+            at_shards[entry.n] := entry.shard;
+            ids[entry.n] := entry.id;
+            starts[entry.n] := entry.start;
+            answers[entry.n] := entry.topic;
+        END LOOP;
+    END IF;
+    INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject, url, origin, start, lease_end, address)
+    SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 2, $3, e.shard, t.id, ARRAY[t.first, t.head, t.latest, t.posted], e.id, t.url,
+        origins[e.n], e.start, lease_ends[e.n], addresses[e.n]
+    FROM unnest(at_shards, answers, ids, starts) WITH ORDINALITY AS e(shard, topic, id, start, n) JOIN hub.topic t ON t.id = e.topic;
+    UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = ANY (answers);
     IF cardinality(begun) + cardinality(made) > 0 THEN
         WITH counted AS (
             INSERT INTO hub.host AS h (origin, subscriptions, founder)
@@ -199,9 +245,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT s.* INTO known
-    FROM hub.pair p JOIN hub.subscription s ON s.shard = p.shard AND s.topic = p.topic AND s.id = p.id
-    WHERE p.pair = of_pair;
+    known := hub.of_pair_1(of_pair);
     IF known.id IS NOT NULL THEN
         PERFORM hub.remove_subscription_1(known);
         PERFORM hub.tell_1(node, 3::smallint, known.shard, known.topic, NULL, known.id);
