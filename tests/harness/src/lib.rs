@@ -38,7 +38,7 @@ pub use machine::Machine;
 pub use names::{NameServer, Trouble};
 pub use ports::free_address;
 pub use postgres::{Database, Postgres, Primary, Replicated, Rows, SERVERS};
-pub use process::{HubProcess, Process, binary};
+pub use process::{HubProcess, OPERATOR_PAGES, Process, binary};
 pub use proxy::{Proxy, Traffic};
 pub use randomness::Randomness;
 pub use raw::{Answer, form, post, request};

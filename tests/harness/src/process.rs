@@ -253,6 +253,10 @@ pub struct HubProcess {
     admin: SocketAddr,
 }
 
+/// The operator's pages that every hub has.
+pub const OPERATOR_PAGES: [&str; 6] =
+    ["/", "/topics", "/subscriptions", "/deliveries", "/publishers", "/audit"];
+
 impl HubProcess {
     /// Starts a hub in `--dev` on free loopback ports, its data in this folder.
     pub async fn start(data: &Path) -> Self {

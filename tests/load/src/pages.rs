@@ -17,12 +17,10 @@ use url::form_urlencoded::Serializer;
 use super::Failure;
 use super::measure::Spread;
 use super::wire::{connect, exchange};
-use resync_harness::{HubProcess, request};
+use resync_harness::{HubProcess, OPERATOR_PAGES, request};
 
 /// Who post at once.
 const PUBLISHERS: usize = 16;
-/// The pages that every hub has; that of one topic comes to them.
-const PATHS: [&str; 6] = ["/", "/topics", "/subscriptions", "/deliveries", "/publishers", "/audit"];
 /// The page that reads nothing of the store.
 const LOGIN: &str = "/login";
 
@@ -67,7 +65,7 @@ pub struct PageTimes {
 pub async fn pages(plan: &Pages, folder: &Path) -> Result<PagesReport, Failure> {
     let mut hub = HubProcess::start_with(folder, &[("STORE_ENGINE", &plan.engine)]).await;
     fill(&hub, plan.topics.get()).await?;
-    let mut paths = Vec::from(PATHS.map(str::to_owned));
+    let mut paths = Vec::from(OPERATOR_PAGES.map(str::to_owned));
     paths.push(page_of_a_topic(&hub).await?);
     let browser = Browser::log_in(hub.admin_address(), folder).await?;
     let (login, times) = in_turns(browser, &paths, plan.reads.get()).await?;

@@ -18,7 +18,7 @@ use super::receiver::{Receiver, secret};
 use super::wire::{connect, exchange};
 use resync_harness::HubProcess;
 
-/// Connections over which subscriptions are made.
+/// Connections over which subscriptions are made: so many that a hub can put some in force together.
 const SUBSCRIBING: usize = 192;
 /// How many of them may wait to be verified.
 const AHEAD: u64 = 4_096;

@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 use std::{env, fs};
 
-use resync_harness::{Answer, BROWSER, HubProcess, Receiver, Reply, eventually, post, refusing, request};
+use resync_harness::{
+    Answer, BROWSER, HubProcess, OPERATOR_PAGES, Receiver, Reply, eventually, post, refusing, request,
+};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -18,7 +20,6 @@ use tokio::net::TcpStream;
 use url::form_urlencoded;
 
 const TOPIC: &str = "http://example.com/set1/framework/";
-const PATHS: [&str; 6] = ["/", "/topics", "/subscriptions", "/deliveries", "/publishers", "/audit"];
 /// The field of a form that proves that it is of the session.
 const CSRF_FIELD: &str = "csrf_token";
 /// What a page may weigh with all that belongs to it.
@@ -119,7 +120,7 @@ async fn nobody_gets_in_without_the_token_and_the_cookie_opens_no_api() {
             "/topics/0000000000000007/notifications/1/content",
             "/subscriptions/7",
         ];
-        for path in PATHS.iter().chain(&one).chain(&["/events"]) {
+        for path in OPERATOR_PAGES.iter().chain(&one).chain(&["/events"]) {
             let answer = stranger.open(path).await;
             assert_eq!((answer.status, answer.header("location")), (303, Some("/login")), "{path}");
             assert!(answer.body.is_empty());
@@ -205,7 +206,7 @@ async fn every_page_keeps_everything_foreign_out() {
         "/topics/0/notifications/x",
         "/api/v1/status",
     ];
-    for path in PATHS.iter().chain(&others) {
+    for path in OPERATOR_PAGES.iter().chain(&others) {
         let answer = browser.open(path).await;
         let policy = answer.header("content-security-policy").unwrap();
         for part in ["default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"]
@@ -252,7 +253,7 @@ async fn what_strangers_wrote_is_text_on_every_page() {
 
     let browser = Browser::log_in(&hub, folder.path()).await;
     let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics").await.body).unwrap();
-    let mut paths: Vec<String> = PATHS.iter().map(ToString::to_string).collect();
+    let mut paths: Vec<String> = OPERATOR_PAGES.iter().map(ToString::to_string).collect();
     let items = topics["items"].as_array().unwrap();
     paths.extend(items.iter().map(|topic| format!("/topics/{}", topic["id"].as_str().unwrap())));
     let mut shown = 0;
@@ -553,7 +554,7 @@ async fn lively(hub: &HubProcess) -> (Vec<Receiver>, Vec<Page>) {
         form_urlencoded::byte_serialize(b"http://example.com/set2/framework/").collect::<String>()
     );
     assert_eq!(hub.admin_post(&pause, "").await.status, 200);
-    let mut paths: Vec<String> = PATHS.iter().map(ToString::to_string).collect();
+    let mut paths: Vec<String> = OPERATOR_PAGES.iter().map(ToString::to_string).collect();
     paths.push(format!("/topics/{}", late["topic"].as_str().unwrap()));
     paths.push(format!("/subscriptions/{}", late["subscription"]));
     paths.push("/login".to_owned());
@@ -665,7 +666,7 @@ async fn with_ten_thousand_topics_the_pages_stay_light() {
     let first: Value = serde_json::from_slice(&hub.admin("/api/v1/topics?limit=1").await.body).unwrap();
     assert_eq!(first["items"][0]["url"].as_str().unwrap().len(), 200);
     let of_first = format!("/topics/{}", first["items"][0]["id"].as_str().unwrap());
-    for path in PATHS.into_iter().chain([of_first.as_str()]) {
+    for path in OPERATOR_PAGES.into_iter().chain([of_first.as_str()]) {
         let page = browser.read(path).await;
         let weight = page.len() + browser.parts(&page).await;
         assert!(u64::try_from(weight).unwrap() < HEAVIEST, "{path}: {weight}");

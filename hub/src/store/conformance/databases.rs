@@ -1,6 +1,7 @@
 //! What is so of a store in a database only.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,12 +9,12 @@ use resync_core::datetime::DateTime;
 
 use super::backups::Elsewhere;
 use super::{
-    LEASE, Place, activate, append, ask_to_subscribe, at, callback, on_postgres, posted, read, secret,
-    subscribe, topic, waiting, within,
+    LEASE, Place, activate, append, ask_from, ask_to_subscribe, at, callback, on_postgres, posted, read,
+    secret, subscribe, topic, waiting, within,
 };
 use crate::store::{
-    BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, StoreError, Uptime,
-    VerifiedSubscription,
+    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, StoreError,
+    Uptime, VerifiedSubscription,
 };
 
 on_postgres!(
@@ -24,6 +25,8 @@ on_postgres!(
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
     what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
     many_who_subscribe_at_once_share_commits,
+    what_shares_a_commit_comes_out_as_if_each_came_alone,
+    a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins,
     what_the_database_refuses_fails_alone,
 );
 
@@ -165,6 +168,64 @@ async fn many_who_subscribe_at_once_share_commits(place: Place) {
     assert!(commits("request") < asked.len());
     join_all(asked.iter().map(|request| activate(&*store, request, DateTime::now()))).await;
     assert!(commits("pair") < asked.len());
+}
+
+/// The first goes alone, since nobody else waits by then; those that come meanwhile go together.
+async fn what_shares_a_commit_comes_out_as_if_each_came_alone(place: Place) {
+    let store = place.open().await;
+    let [alice, bob] = [1, 2].map(|host| IpAddr::from([192, 0, 2, host]));
+    let (_, before) = subscribe(&*store, &topic("t"), &callback("renewed")).await;
+    let mut requests = Vec::new();
+    for (client, url, to, key) in [
+        (Some(alice), "t", callback("first"), None),
+        (Some(bob), "new", "http://new.example/1".parse().unwrap(), Some("a")),
+        (Some(alice), "new", "http://new.example/2".parse().unwrap(), None),
+        (None, "t", callback("renewed"), Some("b")),
+        (Some(alice), "t", callback("superseded"), Some("c")),
+        (None, "t", callback("nobody's"), None),
+    ] {
+        let intent = Intent::Subscribe { lease: None, secret: key.map(secret) };
+        requests.push(ask_from(&*store, client, &topic(url), &to, intent).await);
+    }
+    store.remove_request(&requests[4]).await.unwrap();
+    let outcomes =
+        join_all(requests.iter().map(|request| activate(&*store, request, at(2_000_000_000)))).await;
+    for (index, outcome) in outcomes.into_iter().enumerate() {
+        let expected = if index == 4 { Activation::Superseded } else { Activation::Done };
+        assert_eq!(outcome, expected, "{index}");
+    }
+    let commits = place.sql("SELECT count(DISTINCT xmin::text) FROM hub.pair").concat();
+    assert_eq!(commits, [Some("3".to_owned())], "what was before, the first, and all others");
+
+    let mut found = Vec::new();
+    for request in &requests {
+        found.push(store.find_subscription(&request.topic, &request.callback).await.unwrap());
+    }
+    let renewed = found[3].clone().unwrap();
+    assert_eq!((renewed.id, renewed.start, renewed.created_at), (before.id, before.start, before.created_at));
+    assert_eq!((renewed.secret, renewed.lease_end), (Some(secret("b")), at(2_000_003_600)));
+    assert_eq!(found[4], None);
+    for (index, key) in [(1, Some("a")), (2, None), (5, None)] {
+        let begun = found[index].clone().unwrap();
+        assert_eq!((begun.secret, begun.client), (key.map(secret), requests[index].client), "{index}");
+        assert_eq!(begun.callback, requests[index].callback);
+    }
+    for founder in [
+        "SELECT host(founder) FROM hub.topic WHERE url LIKE '%/new'",
+        "SELECT host(founder) FROM hub.host WHERE origin LIKE '%new.example%'",
+    ] {
+        assert_eq!(place.sql(founder).concat(), [Some(bob.to_string())], "{founder}");
+    }
+    drop(store);
+    assert_eq!(place.faults(), [""; 0], "everything is counted once, for whom it counts");
+}
+
+async fn a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins(place: Place) {
+    let store = place.open().await;
+    let (_, lost) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    place.sql("DELETE FROM hub.subscription");
+    let (_, begun) = subscribe(&*store, &topic("t"), &callback("d")).await;
+    assert!(begun.id > lost.id);
 }
 
 async fn what_the_database_refuses_fails_alone(place: Place) {

@@ -9,7 +9,8 @@ use tokio::task::spawn_blocking;
 
 use super::two_handles::both;
 use super::{
-    LEASE, Place, activate, append, ask_to_subscribe, callback, on_postgres, posted, subscribe, the, topic,
+    LEASE, Place, activate, append, ask_to_subscribe, at, callback, on_postgres, posted, subscribe, the,
+    topic,
 };
 use crate::store::{
     Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, PingClient, Shard,
@@ -107,34 +108,34 @@ async fn subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_i
 async fn a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order(place: Place) {
     let stores = both(&place).await;
     let mut watching = watch(&stores);
+    // Each some seconds later than the one before.
+    let asked = |round: usize, turn: usize| 2_000_000_000 + i64::try_from(10 * round + turn).unwrap();
     for round in 0..6 {
         for turn in 0..2 {
-            let at = &*stores[(round + turn) % 2];
-            let request = ask_to_subscribe(at, &topic("t"), &callback("d"), "a secret").await;
-            let asked_at = at.now();
-            assert!(matches!(activate(at, &request, asked_at).await, Activation::Done));
+            let store = &*stores[(round + turn) % 2];
+            let request = ask_to_subscribe(store, &topic("t"), &callback("d"), "a secret").await;
+            let activation = activate(store, &request, at(asked(round, turn))).await;
+            assert_eq!(activation, Activation::Done);
         }
         let (topic, callback, scope) = (topic("t"), callback("d"), DenialScope::Everything);
         let denial = NewDenial { topic, callback, reason: String::new(), scope };
         assert!(stores[round % 2].deny(denial).await.unwrap().is_some());
     }
     for events in &mut watching {
-        let (mut last, mut ended, mut known) = (None, 0, false);
-        while ended < 6 {
-            match events.recv().await.unwrap() {
-                StoreEvent::Subscribed { slot, .. } => {
-                    assert!(last.is_none_or(|last| last <= slot.id), "identities grow");
-                    (last, known) = (Some(slot.id), true);
-                }
-                StoreEvent::Unsubscribed { id, .. } => {
-                    // One that had ended when it was looked at is not told to have begun.
-                    assert!(!known || last == Some(id));
-                    (ended, known) = (ended + 1, false);
-                }
-                event => panic!("{event:?}"),
+        let mut last = None;
+        for round in 0..6 {
+            for turn in 0..2 {
+                let event = events.recv().await.unwrap();
+                let StoreEvent::Subscribed { slot, .. } = event else { panic!("{event:?}") };
+                let lease_end = at(asked(round, turn) + 3_600);
+                assert_eq!(slot.lease_end, lease_end, "as it was then, whatever came later");
+                assert_eq!(last == Some(slot.id), turn == 1, "it is renewed, and then another begins");
+                assert!(last.is_none_or(|last| last <= slot.id), "identities grow");
+                last = Some(slot.id);
             }
+            let event = events.recv().await.unwrap();
+            assert!(matches!(event, StoreEvent::Unsubscribed { id, .. } if last == Some(id)), "{event:?}");
         }
-        assert!(!known, "nothing is in force");
     }
 }
 

@@ -3,10 +3,10 @@
 //! Whoever gives one puts it into the queue of its kind, and then waits for its answer or for the connection, whichever comes first. Who gets the
 //! connection carries out what is in the queue by then, for all who have put it there.
 //!
-//! Commands of one kind are carried out in the order in which they were given; those of one statement are about different pairs, so it may treat
-//! all of them at once. They may overtake commands of another kind that wait, and nobody can tell: whoever relies on a command waits for its
-//! answer, and by then it is committed. So a request is there before it is put in force, which takes its number. Two commands without answers are
-//! concurrent: they might have come to two hubs.
+//! Commands of one kind are carried out in the order in which they were given, if they are about one pair; those of one statement are about different
+//! pairs, so it may treat all of them at once. Otherwise they may overtake each other, and nobody can tell: whoever relies on a command waits for
+//! its answer, and by then it is committed. So a request is there before it is put in force, which takes its number. Two commands without answers
+//! are concurrent: they might have come to two hubs.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -20,6 +20,8 @@ use crate::store::Result;
 
 /// Commands of one statement. Each has less than 16 kB, and locks its pair until the commit: the database has room for some thousand locks.
 const MOST: usize = 128;
+/// Commands that are looked at for them.
+const LOOKED_AT: usize = 16 * MOST;
 
 /// What a function says of a command: a number, or nothing where the command came too late.
 pub(super) type Answer = Option<i64>;
@@ -73,13 +75,21 @@ impl<C> Group<C> {
 }
 
 impl<C: Grouped> Group<C> {
-    /// What has waited longest, up to the size of a statement, or the second about the same pair.
+    /// Of each pair what has waited longest, up to the size of a statement. Whoever gives many commands about one pair holds up nobody else.
     pub(super) fn take(&self) -> (Vec<C>, Vec<Asker>) {
         let mut waiting = lock(&self.0);
-        let mut pairs = HashSet::new();
-        let number =
-            waiting.iter().take(MOST).take_while(|(command, _)| pairs.insert(command.pair())).count();
-        waiting.drain(..number).unzip()
+        let (mut taken, mut left, mut pairs) = (Vec::new(), VecDeque::new(), HashSet::new());
+        for _ in 0..waiting.len().min(LOOKED_AT) {
+            if taken.len() == MOST {
+                break;
+            }
+            let Some(one) = waiting.pop_front() else { break };
+            if pairs.insert(one.0.pair().to_vec()) { taken.push(one) } else { left.push_back(one) }
+        }
+        while let Some(one) = left.pop_back() {
+            waiting.push_front(one);
+        }
+        taken.into_iter().unzip()
     }
 }
 
@@ -141,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_statement_are_about_different_pairs() {
+    fn those_of_a_statement_are_about_different_pairs_and_many_about_one_hold_up_nobody_else() {
         let group = Group::new();
         for command in about([1, 2, 1, 1, 3]) {
             drop(group.add(command));
         }
-        let statements = [(); 3].map(|()| group.take().0);
-        assert_eq!(statements, [about([1, 2]), about([1]), about([1, 3])]);
+        let statements = [(); 4].map(|()| group.take().0);
+        assert_eq!(statements, [about([1, 2, 3]), about([1]), about([1]), Vec::new()]);
     }
 
     #[test]

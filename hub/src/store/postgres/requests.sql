@@ -35,10 +35,11 @@ BEGIN
         SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], topic_urls[e.n], callback_urls[e.n], are_subscribe[e.n],
             leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
         FROM unnest(pairs) WITH ORDINALITY AS e(pair, n)
+        ORDER BY e.n
         RETURNING r.id, r.shard, r.pair
     ), told AS (
         INSERT INTO hub.feed (hour, kind, node, shard, subject)
-        SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 6, $3, n.shard, n.id FROM new n
+        SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 6, put_requests_1.node, n.shard, n.id FROM new n ORDER BY n.id
     )
     SELECT array_agg(n.id ORDER BY e.n) INTO answers FROM unnest(pairs) WITH ORDINALITY AS e(pair, n) JOIN new n ON n.pair = e.pair;
     RETURN answers;

@@ -12,7 +12,7 @@ use crate::store::encoding::layout::Encryption;
 use crate::store::{KeyId, Keyring, Result, StoreError};
 
 /// The version of the tables that this code writes and reads.
-const FORMAT: i16 = 2;
+const FORMAT: i16 = 3;
 /// Shards of a new store: enough for many hubs of many cores.
 pub(super) const SHARDS: u16 = 64;
 /// For all that is made and looked up at an opening: others may be making it.

@@ -389,13 +389,13 @@ CREATE TABLE hub.feed (
     shard smallint,
     topic bigint,
     first bigint,
-    -- Of a subscription that began or was renewed: `first`, `head`, `latest` and `posted` of its topic at this moment.
+    -- Of a subscription that began or was renewed: `first`, `head`, `latest` and `posted` of its topic at this moment. Further below, the URL of
+    -- that, and what the subscription is from this moment on.
     bounds bigint[],
     -- For whose owners an order is.
     shards smallint[],
     -- The subscription, the request, the denial, the ping, the order or the document.
     subject bigint,
-    -- Of a subscription that began or was renewed also the URL of its topic, and what it is by now.
     url text,
     origin text,
     start bigint,

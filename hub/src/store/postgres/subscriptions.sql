@@ -94,8 +94,9 @@ $$;
 -- Puts verified subscriptions of different pairs in force, each if its request still waits: new, or in the place of the one of the same pair,
 -- which keeps its identity, its beginning, and for whom it counts (W-061). Answers the topic of each, or NULL.
 --
--- Those that begin do so together: a topic with very many of them is written once, and not once for each. Each statement is planned for the tables
--- as large as they are then: a plan that is kept from when they were small reads all of them.
+-- Those that begin do so together: a topic with very many of them is written once, and not once for each. Those that are renewed are written one
+-- by one, each in the table of its shard. Each statement is planned for the tables as large as they are then: a plan that is kept from when they
+-- were small reads all of them.
 --
 -- All pairs are locked before any topic, then hosts, tallies and clients, each kind in one order, so that hubs seldom wait for each other. (Where
 -- another hub makes one of its topics at the same moment, topics are locked out of order.) A new one begins under the lock of its
@@ -112,7 +113,7 @@ DECLARE
     missing integer[];
     made bigint[] := '{}';
     entry record;
-    started bigint;
+    known record;
     -- Numbers of entries: those that begin, and of these the first of each topic and host that had none.
     begun integer[];
     first_of_topics integer[] := '{}';
@@ -121,6 +122,7 @@ DECLARE
     at_shards smallint[] := array_fill(NULL::smallint, ARRAY[cardinality(requests)]);
     ids bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
     starts bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
+    of_origins text[] := array_fill(NULL::text, ARRAY[cardinality(requests)]);
     answers bigint[] := array_fill(NULL::bigint, ARRAY[cardinality(requests)]);
 BEGIN
     PERFORM hub.fence_1(line, generation);
@@ -156,12 +158,13 @@ BEGIN
             lease_us = leases_us[entry.n], lease_end = lease_ends[entry.n], address = addresses[entry.n],
             verified_at = asked_at[entry.n]
         WHERE s.shard = entry.shard AND s.topic = entry.topic AND s.id = entry.id
-        RETURNING s.start INTO started;
+        RETURNING s.start, s.origin INTO known;
         IF FOUND THEN
             begun := array_remove(begun, entry.n);
             at_shards[entry.n] := entry.shard;
             ids[entry.n] := entry.id;
-            starts[entry.n] := started;
+            starts[entry.n] := known.start;
+            of_origins[entry.n] := known.origin;
             answers[entry.n] := entry.topic;
         ELSE
             -- It leads nowhere, and to the one that begins from now on.
@@ -173,7 +176,8 @@ BEGIN
             SELECT min(b.n) FROM unnest(begun) AS b(n) JOIN hub.topic t ON t.key = keys[b.n] WHERE t.subscriptions = 0 GROUP BY t.id
         );
         UPDATE hub.topic t
-        SET subscriptions = t.subscriptions + c.added, founder = CASE WHEN t.subscriptions = 0 THEN clients[c.first] ELSE t.founder END
+        SET subscriptions = t.subscriptions + c.added, told = pg_current_xact_id(),
+            founder = CASE WHEN t.subscriptions = 0 THEN clients[c.first] ELSE t.founder END
         FROM (SELECT keys[b.n] AS key, count(*) AS added, min(b.n) AS first FROM unnest(begun) AS b(n) GROUP BY 1) c
         WHERE t.key = c.key;
         FOR entry IN
@@ -185,7 +189,7 @@ BEGIN
                 SELECT of_shards[b.n], t.id, nextval('hub.subscription_id'), pairs[b.n], origins[b.n], callbacks_written[b.n],
                     topics_written[b.n], secrets[b.n], t.head, leases_us[b.n], lease_ends[b.n], addresses[b.n], clients[b.n], asked_at[b.n],
                     asked_at[b.n]
-                FROM unnest(begun) AS b(n) JOIN hub.topic t ON t.key = keys[b.n]
+                FROM unnest(begun) AS b(n) JOIN hub.topic t ON t.key = keys[b.n] ORDER BY b.n
                 RETURNING s.shard, s.topic, s.id, s.start, s.pair
             ), led AS (
                 INSERT INTO hub.pair (pair, shard, topic, id) SELECT n.pair, n.shard, n.topic, n.id FROM new n
@@ -195,14 +199,17 @@ BEGIN
             at_shards[entry.n] := entry.shard;
             ids[entry.n] := entry.id;
             starts[entry.n] := entry.start;
+            of_origins[entry.n] := origins[entry.n];
             answers[entry.n] := entry.topic;
         END LOOP;
     END IF;
     INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject, url, origin, start, lease_end, address)
-    SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 2, $3, e.shard, t.id, ARRAY[t.first, t.head, t.latest, t.posted], e.id, t.url,
-        origins[e.n], e.start, lease_ends[e.n], addresses[e.n]
-    FROM unnest(at_shards, answers, ids, starts) WITH ORDINALITY AS e(shard, topic, id, start, n) JOIN hub.topic t ON t.id = e.topic;
-    UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = ANY (answers);
+    SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 2, activate_2.node, e.shard, t.id, ARRAY[t.first, t.head, t.latest, t.posted], e.id,
+        t.url, e.origin, e.start, lease_ends[e.n], addresses[e.n]
+    FROM unnest(at_shards, answers, ids, of_origins, starts) WITH ORDINALITY AS e(shard, topic, id, origin, start, n)
+    JOIN hub.topic t ON t.id = e.topic
+    ORDER BY e.n;
+    UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = ANY (answers) AND t.told IS DISTINCT FROM pg_current_xact_id();
     IF cardinality(begun) + cardinality(made) > 0 THEN
         WITH counted AS (
             INSERT INTO hub.host AS h (origin, subscriptions, founder)

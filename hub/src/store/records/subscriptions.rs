@@ -121,7 +121,7 @@ pub struct WaitingDenial {
 }
 
 /// What became of a verified request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// It is in force.
     Done,

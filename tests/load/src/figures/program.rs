@@ -121,8 +121,8 @@ pub(super) async fn run(program: &Program, name: &str, folder: &Path) -> Result<
     }
 }
 
-/// The last commit that changed what is measured: documents, which figures go into, and what only judges them are not. Marked if something
-/// was changed since.
+/// The last commit that changed what is measured, marked if something was changed since. Documents are not, since figures go into them, nor is the
+/// test program that compares these.
 pub(super) async fn commit() -> Option<String> {
     let git = async |arguments: &[&str]| {
         let mut git = Command::new("git");
