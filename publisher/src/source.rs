@@ -5,10 +5,11 @@ use std::{
     cell::Cell,
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
+use resync_common::locks::lock;
 use resync_core::{
     build::{self, BuildError, Item},
     datetime::DateTime,
@@ -297,19 +298,19 @@ impl Set {
     }
 
     fn backoff(&self) -> MutexGuard<'_, DumpBackoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.backoff)
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lists)
     }
 
     fn collected(&self) -> MutexGuard<'_, Vec<(Change, Item)>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changes)
     }
 
     fn set_aside(&self) -> Aside<'_> {
-        let publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let publishing = lock(&self.publishing);
         let changes = std::mem::take(&mut *self.collected());
         Aside { set: self, changes, is_published: Cell::new(false), _publishing: publishing }
     }

@@ -12,7 +12,7 @@ use std::{
     collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -27,6 +27,7 @@ use http::{
     header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LINK},
     uri::PathAndQuery,
 };
+use resync_common::locks::lock;
 use resync_common::server::{self, Limits};
 use resync_core::{
     build::{Folder, LocateError, Stamp},
@@ -190,7 +191,7 @@ impl Server {
 
     /// The newest view; while the state cannot be read, the last one that could.
     fn view(&self) -> Option<Arc<View>> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         let stamp = state_stamp(&self.out);
         if stamp != current.stamp {
             current.stamp = stamp;

@@ -5,11 +5,12 @@ use std::{
     fs, io,
     path::{Component, Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use resync_common::locks::lock;
 use tokio::sync::{Notify, mpsc};
 use watcher::{Config, ErrorKind, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
@@ -104,10 +105,7 @@ impl Listener {
 
     /// Replaces the collected paths; returns those before.
     pub(super) fn replace(&self, changed_paths: ChangedPaths) -> ChangedPaths {
-        std::mem::replace(
-            &mut self.setup.changed_paths.lock().unwrap_or_else(PoisonError::into_inner),
-            changed_paths,
-        )
+        std::mem::replace(&mut lock(&self.setup.changed_paths), changed_paths)
     }
 
     /// Watches the folder that the collection's name stands for now, unless it does already; reports a failure.
@@ -169,7 +167,7 @@ impl WatchSetup {
                 let _ = report.send(Report::EventsFailed(out.clone(), error.to_string()));
             }
             if is_of_interest(&event, &own) {
-                changed_paths.lock().unwrap_or_else(PoisonError::into_inner).record(&event, &folder);
+                lock(&changed_paths).record(&event, &folder);
                 changed.notify_one();
             }
         };

@@ -2,9 +2,10 @@
 //! host asks for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use url::{Origin, Url};
@@ -71,7 +72,7 @@ impl HostLimits {
     }
 
     fn with_host<R>(&self, url: &Url, take: impl FnOnce(&mut Host) -> R) -> R {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = lock(&self.hosts);
         let origin = url.origin();
         if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&origin) {
             self.make_room(&mut hosts);

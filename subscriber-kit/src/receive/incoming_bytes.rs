@@ -2,7 +2,9 @@
 //! checked. So there is a limit for all together, and a share of it for each subscription.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use resync_common::locks::lock;
 
 /// This much of each body is not counted, so that small bodies arrive while large ones use up the limit.
 const FREE: u64 = 16 * 1024;
@@ -42,7 +44,7 @@ impl IncomingBytes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.used)
     }
 }
 

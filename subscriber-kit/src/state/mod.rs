@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use resync_common::locks;
 use resync_core::datetime::DateTime;
 use resync_core::lock::FileLock;
 use resync_core::websub::key::TopicUrl;
@@ -352,7 +353,7 @@ impl Subscriptions {
 
     /// What an earlier run left, in the order of arrival; only the first call returns it.
     pub(crate) fn take_unfinished(&self) -> Vec<Unfinished> {
-        std::mem::take(&mut *self.shared.unfinished.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locks::lock(&self.shared.unfinished))
     }
 }
 
@@ -373,7 +374,7 @@ impl Shared {
 
     /// Changes the state file; the change counts once it is durable.
     fn change<R>(&self, change: impl FnOnce(&mut StateFile) -> R) -> Result<R, StateError> {
-        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = locks::lock(&self.writing);
         let mut next = self.lock().clone();
         let result = change(&mut next);
         next.set_handled(&self.windows());
@@ -387,15 +388,15 @@ impl Shared {
 
     /// The state file is replaced as a whole, so a panic elsewhere cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, StateFile> {
-        self.state_file.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.state_file)
     }
 
     fn windows(&self) -> MutexGuard<'_, HashMap<String, Window>> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.windows)
     }
 
     fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
-        self.journal.as_ref().map(|journal| journal.lock().unwrap_or_else(PoisonError::into_inner))
+        self.journal.as_ref().map(locks::lock)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_common::backoff::jittered;
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::{Mutex, watch};
@@ -75,13 +75,13 @@ struct Refused(std::sync::Mutex<BTreeSet<usize>>);
 impl Refused {
     /// Adds a channel; returns how many there are.
     fn add(&self, number: usize) -> usize {
-        let mut numbers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&self.0);
         numbers.insert(number);
         numbers.len()
     }
 
     fn remove(&self, number: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        lock(&self.0).remove(&number);
     }
 }
 

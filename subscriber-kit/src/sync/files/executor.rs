@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use resync_common::locks::lock;
 use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
@@ -150,7 +151,7 @@ impl<'s> Executor<'s> {
 
     /// Saves what was recorded.
     pub(crate) async fn save_origins(&self) {
-        let record = std::mem::take(&mut *self.origins.lock().unwrap_or_else(PoisonError::into_inner));
+        let record = std::mem::take(&mut *lock(&self.origins));
         let folder = Arc::clone(&self.placer.folder);
         blocking(move || record.save(&folder)).await;
     }
@@ -300,7 +301,7 @@ impl<'s> Executor<'s> {
             let outcome = if is_filled { Outcome::Created } else { outcome };
             report.bytes_hashed += hashed;
             if let Some(relative) = relative {
-                let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut origins = lock(&self.origins);
                 origins.take(&relative, &line, known.as_ref(), outcome != Outcome::Unchanged);
                 drop(origins);
                 if outcome != Outcome::Unchanged {
@@ -345,7 +346,7 @@ impl<'s> Executor<'s> {
     }
 
     async fn bring_in_step(&self, planned: &Planned, relative: &Path) -> Result<Compared, ResourceError> {
-        let unpacked = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner).remove(&planned.number);
+        let unpacked = lock(&self.unpacked).remove(&planned.number);
         if let Some(unpacked) = unpacked {
             return unpacked.map(Compared::Finished);
         }

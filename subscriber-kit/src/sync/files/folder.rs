@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use resync_common::locks::lock;
 use resync_core::durable::folder_of;
 use resync_core::lock::FileLock;
 use serde::Serialize;
@@ -105,7 +106,7 @@ impl CopyFolder {
         if count < WORTH_ALL {
             return false;
         }
-        let mut syncs_together = self.syncs_together.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut syncs_together = lock(&self.syncs_together);
         // The lock file is open during the whole run, so that it reports every failed write.
         *syncs_together = *syncs_together && self.disk.sync_all(self.lock.file()).is_ok();
         *syncs_together

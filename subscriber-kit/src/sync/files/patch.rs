@@ -4,9 +4,10 @@
 //! the version that the patch was made for. The layout of the file is kept, since the hash is of its bytes.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use json_patch::{Patch, PatchOperation};
+use resync_common::locks::lock;
 use resync_core::document::{Change, Entry, Link, Relation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -131,7 +132,7 @@ impl PatchChains {
 /// takes memory.
 pub(crate) fn apply(old: &[u8], patches: &[Vec<u8>], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = lock(&ONE_AT_A_TIME);
     let (values, of_patches) =
         (most_values(old), patches.iter().map(|patch| most_values(patch)).sum::<usize>());
     if values > MAX_VALUES || of_patches > MAX_VALUES {

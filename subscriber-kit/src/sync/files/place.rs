@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use resync_common::locks::lock;
 use tempfile::{NamedTempFile, PersistError, TempDir};
 use url::Url;
 use walkdir::WalkDir;
@@ -91,7 +92,7 @@ impl Placer {
         relative: &Path,
         checked: &mut CheckedFolders,
     ) -> Result<File, ResourceError> {
-        let _one = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.one_at_a_time);
         let mut aside = Vec::new();
         let result = self.make_way(relative, checked, &mut aside).and_then(|()| self.rename(file, relative));
         match &result {
@@ -105,7 +106,7 @@ impl Placer {
     pub(crate) fn pretend(&self, relative: &Path) -> Result<(), ResourceError> {
         let found = obstacle(&self.directory, relative, &mut CheckedFolders::default());
         let Some(Obstacle { path, .. }) = found.map_err(ResourceError::Read)? else { return Ok(()) };
-        if self.pretended.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
+        if lock(&self.pretended).insert(path.clone()) {
             self.report_removed(&path, &path);
         }
         Ok(())

@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use resync_common::locks::lock;
 use resync_core::datetime::DateTime;
 use resync_core::document::{Change, Entry, Relation};
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,7 @@ impl Told {
     /// Takes the version that a change tells of.
     pub(crate) fn take(&self, entry: &Entry, url: &Url, package: Option<u32>) -> io::Result<()> {
         let version = ToldVersion::of(entry, url, package);
-        let mut draft = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = lock(&self.draft);
         let Some(version) = version.filter(|_| draft.bytes < self.max_bytes) else {
             draft.left_out += 1;
             return Ok(());
@@ -107,7 +108,7 @@ impl Told {
 
     /// All that were taken; nothing may be taken afterwards.
     pub(crate) fn all(&self) -> io::Result<AllTold> {
-        let mut draft = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = lock(&self.draft);
         draft.out.flush()?;
         let mut file = draft.out.get_ref().try_clone()?;
         file.rewind()?;

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use resync_common::locks::lock;
 use serde::{Deserialize, Serialize};
 
 use super::cache::{self, path_of, text_of, write_line};
@@ -88,14 +89,14 @@ impl EarlierFiles {
     /// A file that is as the Source lists it belongs to the copy, and so does one that takes the place of an earlier one.
     pub(crate) fn adopt(&self, relative: &Path) {
         if self.paths().remove(relative) {
-            *self.is_changed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            *lock(&self.is_changed) = true;
         }
     }
 
     /// Saves the record, if it has changed. Before the first change of the folder, so that a run that is killed leaves a record of
     /// what is not its own.
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
-        let mut is_changed = self.is_changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_changed = lock(&self.is_changed);
         if !*is_changed {
             return Ok(());
         }
@@ -116,7 +117,7 @@ impl EarlierFiles {
     }
 
     fn paths(&self) -> std::sync::MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paths)
     }
 }
 

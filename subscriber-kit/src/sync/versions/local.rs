@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use resync_common::locks::lock;
 use resync_core::digest::{Agreement, Algorithm, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
@@ -81,7 +82,7 @@ impl LocalVersions {
 
     fn digest(&self, path: &Path, algorithm: Algorithm) -> Result<Hashes, ResourceError> {
         let key = (path.to_owned(), algorithm);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if let Some(hashes) = known.get(&key) {
             return Ok(hashes.clone());
         }

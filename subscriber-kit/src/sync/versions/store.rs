@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use resync_common::locks::lock;
 use resync_core::digest::Agreement;
 use resync_core::durable::{folder_of, make_folder, sync_folder};
 use resync_core::memento::Stamp;
@@ -125,7 +126,7 @@ impl VersionStore {
     }
 
     fn unsynced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unsynced)
     }
 
     /// Of several versions in one second, the first one has the bare digits (MEM-032).
