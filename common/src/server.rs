@@ -38,9 +38,8 @@ const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// A pause after `accept` failed, for example because all file descriptors are in use.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The answer to a client that gets no permit. It needs no request, and its connection ends with it.
-const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
-                    Content-Length: 38\r\nConnection: close\r\n\r\nall connections are in use: try again\n";
+/// What a client is told that gets no permit.
+const FULL: &str = "all connections are in use: try again\n";
 
 /// What a server gives its clients.
 #[derive(Clone, Copy, Debug)]
@@ -180,9 +179,14 @@ impl Server {
     }
 }
 
-/// An honest refusal without reading the request.
+/// An honest refusal without reading the request. The connection ends with it.
 async fn say_full(mut stream: TcpStream, header_size: usize) -> io::Result<()> {
-    stream.write_all(FULL.as_bytes()).await?;
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{FULL}",
+        FULL.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     // Closing while the client still sends would take the answer away from it.
     tokio::io::copy(&mut stream.take(header_size as u64), &mut tokio::io::sink()).await?;

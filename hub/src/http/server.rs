@@ -46,6 +46,8 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 const SEND_BUFFER: usize = 128 * 1024;
 /// Connections beyond the limit that are answered at once; further ones are closed.
 const TURNED_AWAY_AT_ONCE: usize = 64;
+/// How long the answer to one of them may take.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Accepted connections that are not served yet. If thousands come at once they wait in the system's backlog, and requests under way
 /// are served in between.
 const ACCEPTED_AHEAD: usize = 16;
@@ -54,8 +56,6 @@ const ACCEPTED_AHEAD: usize = 16;
 const WAITING: u32 = 4_096;
 /// Connections that came at once should not all end at once: the time for a header is shortened by up to this share.
 const HEADER_SPREAD: f64 = 0.1;
-/// How long that answer may take.
-const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How connections are served.
 #[derive(Clone, Debug)]
