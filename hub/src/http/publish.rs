@@ -238,7 +238,7 @@ fn refuse_content(refused: &Refused) -> Response {
         Refused::Store(error) => return unavailable(error),
         Refused::Denied(denied) => return deny(denied),
         Refused::Coded(_) => return coded(refused),
-        Refused::NoType | Refused::NotXml(_) | Refused::NotAForm(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Refused::NoType | Refused::NotXml(_) | Refused::NotAPost(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Refused::Oversized(_) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Refused::KeyReused(_) => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::BAD_REQUEST,

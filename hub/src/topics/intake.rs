@@ -50,7 +50,7 @@ impl PostHeader {
         }
         let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
         if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
-            return Err(Refused::NotAForm(essence));
+            return Err(Refused::NotAPost(essence));
         }
         let topic = topic(&header)?;
         let links = NotificationLinks {
@@ -113,11 +113,11 @@ pub enum Refused {
     /// The links or the content type are longer than deliveries carry.
     #[error(transparent)]
     Oversized(#[from] Oversized),
-    /// The post is a request of another kind.
+    /// No links, and the type of a request to subscribe or to ping that is not sent as a form.
     #[error(
         "posted content needs Link: <topic URI>; rel=\"self\", <hub URI>; rel=\"hub\"; a request to subscribe or to ping is sent as application/x-www-form-urlencoded, not as {0}"
     )]
-    NotAForm(String),
+    NotAPost(String),
     /// The key was used for other content.
     #[error(
         "this Idempotency-Key was used for other content, accepted as {0}: use a new key for new content"
