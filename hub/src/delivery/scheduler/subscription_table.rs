@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_subscription_takes_at_most_128_bytes() {
+    fn an_idle_subscription_takes_at_most_64_bytes() {
         let mut table = SubscriptionTable::default();
         let many = 100_000;
         for id in 1..=many {
