@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::scheduler::{self, Clock, Limits, Now, Scheduler, WorkerState};
-use super::sender::{Owned, Ownership, Settings};
+use super::sender::{OwnedShard, Ownership, Settings};
 use crate::store::{Store, StoreError, SubscriptionSummary, Uptime};
 
 /// Subscriptions of one topic and shard that a sweep has on their way at once.
@@ -44,7 +44,7 @@ pub(super) async fn load(
     settings: &Settings,
     doubted_until: Option<Instant>,
     worker: WorkerState,
-) -> Result<Owned, StoreError> {
+) -> Result<OwnedShard, StoreError> {
     let shard = ownership.shard;
     let state = store.load_shard(shard).await?;
     for SubscriptionSummary { origin, address, lease_end, .. } in &state.slots {
@@ -61,7 +61,7 @@ pub(super) async fn load(
     };
     let now = Now::read(store.clock());
     let scheduler = Scheduler::new(shard, limits, worker, state, Clock::new(now, doubted_until), now);
-    Ok(Owned::new(ownership, scheduler))
+    Ok(OwnedShard::new(ownership, scheduler))
 }
 
 #[cfg(test)]

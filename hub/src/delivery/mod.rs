@@ -29,8 +29,9 @@ pub use self::scheduler::{
 #[cfg(test)]
 pub(crate) use self::sender::testing;
 pub use self::sender::{
-    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, NoAnswer, OUTCOMES, OfOwned, Operator,
-    RecordedAttempt, Settings, Stopped, TestDelivery, TestSender, Totals, without_known_entries,
+    AttemptLog, AttemptOutcome, Counters, Elsewhere, LetGo, Meters, NoAnswer, OUTCOMES, Operator,
+    PartialAnswer, RecordedAttempt, Settings, Stopped, TestDelivery, TestSender, Totals,
+    without_known_entries,
 };
 use self::sender::{Inputs, LargeBodies, Observers, WorkerThread, Workers};
 use crate::egress::Guard;

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::scheduler::Command;
-use super::sender::{NoAnswer, OfOwned, Operator};
+use super::sender::{NoAnswer, Operator, PartialAnswer};
 use crate::store::{Order, OrderEvent, OrderId, Shard, Store, StoreError, SubscriptionId};
 use crate::subscriptions::{NotOwned, StopDeliveries};
 
@@ -48,7 +48,7 @@ impl Orders {
     ///
     /// # Errors
     /// [`NotExecuted`]
-    pub async fn execute(&self, command: &Command) -> Result<OfOwned<usize>, NotExecuted> {
+    pub async fn execute(&self, command: &Command) -> Result<PartialAnswer<usize>, NotExecuted> {
         let here = self.operator.execute(command).await.map_err(NoAnswer::from)?.of_this_hub();
         let mut answers: BTreeMap<Shard, usize> = here.into_iter().collect();
         let mut others = self.store.all_shards();
@@ -58,7 +58,7 @@ impl Orders {
             answers.extend(self.ask(&others, Order::Execute(command.clone())).await?);
         }
         let elsewhere = all.saturating_sub(answers.len());
-        Ok(OfOwned::new(answers.into_values().sum(), elsewhere))
+        Ok(PartialAnswer::new(answers.into_values().sum(), elsewhere))
     }
 
     /// Carries out a command in this shard alone, which has all that the command is about; returns, once that is durable, how many

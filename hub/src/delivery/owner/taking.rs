@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::{NotTaken, Owner, Shared};
 use crate::delivery::load::load;
 use crate::delivery::scheduler::Now;
-use crate::delivery::sender::{LetGo, Owned, Ownership, Stopped, WorkerMessage};
+use crate::delivery::sender::{LetGo, OwnedShard, Ownership, Stopped, WorkerMessage};
 use crate::store::{Epoch, Shard, StoreError};
 use crate::subscriptions::NotOwned;
 
@@ -65,7 +65,7 @@ impl Taking {
     }
 
     /// Claims and loads it, beside the workers.
-    pub(super) async fn load(&mut self, doubted_until: Option<Instant>) -> Result<Owned, NotTaken> {
+    pub(super) async fn load(&mut self, doubted_until: Option<Instant>) -> Result<OwnedShard, NotTaken> {
         let owner = Arc::clone(&self.of.0);
         let turn = Arc::clone(&owner.loads).acquire_owned().await.map_err(|_| Stopped)?;
         self.check()?;
@@ -85,7 +85,7 @@ impl Taking {
     }
 
     /// Lets its worker deliver for it.
-    pub(super) fn hand_over(mut self, owned: Owned) -> Result<(), NotTaken> {
+    pub(super) fn hand_over(mut self, owned: OwnedShard) -> Result<(), NotTaken> {
         let Shared { store, counters, workers, .. } = self.of.0.as_ref();
         let (shard, scheduler, now) = (self.shard, &owned.scheduler, Now::read(store.clock()));
         // Who lets it go finds it here, or at its worker.

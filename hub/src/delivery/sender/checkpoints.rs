@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::counters::Counters;
 use super::losses::Losses;
-use super::owned::{Owned, Ownership};
+use super::owned_shard::{OwnedShard, Ownership};
 use super::shards::Shards;
 use super::workers::Workers;
 use crate::delivery::scheduler::Now;
@@ -194,8 +194,8 @@ impl Checkpoints {
     }
 
     /// Lets other hubs claim these shards at once, of which nothing more is saved. What fails ends with this hub's lease.
-    pub(super) async fn release(&self, owned: &[Owned]) {
-        let release = |owned: &Owned| {
+    pub(super) async fn release(&self, owned: &[OwnedShard]) {
+        let release = |owned: &OwnedShard| {
             let Ownership { shard, epoch } = owned.ownership;
             self.store.release(shard, epoch)
         };
@@ -258,7 +258,7 @@ impl Checkpoints {
         }
         let ends = self.unsaved.iter().filter(|save| matches!(save, Save::End(..))).count();
         let mut ends_left = ENDS.saturating_sub(ends);
-        for Owned { ownership, scheduler, .. } in shards.with_progress() {
+        for OwnedShard { ownership, scheduler, .. } in shards.with_progress() {
             // A checkpoint that failed goes first and alone: a newer one beside it might be written before it.
             let waits =
                 self.unsaved.iter().any(|save| matches!(save, Save::Checkpoint(of, _) if of == ownership));
@@ -289,9 +289,9 @@ impl Checkpoints {
     }
 
     /// What was done before the last save began is durable.
-    fn all_saved(&mut self, owned: &[Owned], counters: &Counters) {
+    fn all_saved(&mut self, owned: &[OwnedShard], counters: &Counters) {
         let until = self.began.into_std();
-        for Owned { ownership, .. } in owned {
+        for OwnedShard { ownership, .. } in owned {
             counters.set_saved(ownership.shard, until);
         }
         for Executed { reply, concerned } in self.being_saved.drain(..) {
@@ -309,7 +309,7 @@ impl Checkpoints {
         }
     }
 
-    fn saved(&mut self, save: &Save, owned: &[Owned], counters: &Counters) {
+    fn saved(&mut self, save: &Save, owned: &[OwnedShard], counters: &Counters) {
         match save {
             Save::Checkpoint(ownership, checkpoint) => {
                 for Skip { topic, subscription, offset, class, status, .. } in &checkpoint.skips {

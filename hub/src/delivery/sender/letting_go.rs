@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::owned::Owned;
+use super::owned_shard::OwnedShard;
 use crate::store::Epoch;
 use crate::subscriptions::NotOwned;
 
@@ -35,7 +35,7 @@ pub(super) type Reply = oneshot::Sender<Result<(LetGo, Epoch), NotOwned>>;
 
 /// A shard that is let go.
 pub(super) struct Leaving {
-    pub(super) owned: Owned,
+    pub(super) owned: OwnedShard,
     since: Instant,
     /// What was under way for longer than it may has been cut.
     is_cut: bool,
@@ -58,7 +58,7 @@ pub(super) enum Step {
 }
 
 impl Leaving {
-    pub(super) fn new(owned: Owned, now: Instant, reply: Reply) -> Self {
+    pub(super) fn new(owned: OwnedShard, now: Instant, reply: Reply) -> Self {
         Self { owned, since: now, is_cut: false, is_detached: false, reply }
     }
 
@@ -90,7 +90,7 @@ impl Leaving {
     }
 
     /// The shard, and where to say that it is given up.
-    pub(super) fn into_parts(self) -> (Owned, Reply) {
+    pub(super) fn into_parts(self) -> (OwnedShard, Reply) {
         (self.owned, self.reply)
     }
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use tokio::sync::oneshot;
 
-use super::of_owned::OfOwned;
-use super::owned::Owned;
+use super::owned_shard::OwnedShard;
+use super::partial_answer::PartialAnswer;
 use super::workers::{Query, Stopped, WorkerMessage, Workers};
 use crate::delivery::scheduler::{
     Command, LaggardProgress, Now, OpenHost, Owed, Progress, Scheduler, TopicCounts,
@@ -63,7 +63,7 @@ impl Operator {
         &self,
         after: Option<(TopicId, SubscriptionId)>,
         limit: usize,
-    ) -> Result<OfOwned<Vec<LaggardProgress>>, Stopped> {
+    ) -> Result<PartialAnswer<Vec<LaggardProgress>>, Stopped> {
         let laggards = self.query(move |shard, now| shard.laggards(after, limit, now)).await?;
         Ok(laggards.map(|laggards| {
             let mut found: Vec<_> = laggards.into_iter().flatten().collect();
@@ -77,7 +77,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn open_hosts(&self) -> Result<OfOwned<Vec<OpenHost>>, Stopped> {
+    pub async fn open_hosts(&self) -> Result<PartialAnswer<Vec<OpenHost>>, Stopped> {
         let hosts = self.query(|shard, now| shard.open_hosts(now.monotonic)).await?;
         Ok(hosts.map(|hosts| {
             let mut found: Vec<_> = hosts.into_iter().flatten().collect();
@@ -98,7 +98,10 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn place_of(&self, id: SubscriptionId) -> Result<OfOwned<Option<(Shard, TopicId)>>, Stopped> {
+    pub async fn place_of(
+        &self,
+        id: SubscriptionId,
+    ) -> Result<PartialAnswer<Option<(Shard, TopicId)>>, Stopped> {
         let places = self.query(move |shard, now| shard.place_of(id, now)).await?;
         Ok(places.map(|places| places.into_iter().flatten().next()))
     }
@@ -107,7 +110,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn in_force(&self) -> Result<OfOwned<usize>, Stopped> {
+    pub async fn in_force(&self) -> Result<PartialAnswer<usize>, Stopped> {
         Ok(self.query(Scheduler::in_force).await?.map(|numbers| numbers.into_iter().sum()))
     }
 
@@ -115,7 +118,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn topic(&self, topic: TopicId) -> Result<OfOwned<TopicCounts>, Stopped> {
+    pub async fn topic(&self, topic: TopicId) -> Result<PartialAnswer<TopicCounts>, Stopped> {
         let counts = self.query(move |shard, now| shard.topic_counts(topic, now)).await?;
         Ok(counts.map(|counts| counts.into_iter().sum()))
     }
@@ -140,7 +143,7 @@ impl Operator {
     pub async fn progress_of(
         &self,
         of: Arc<[(TopicId, SubscriptionId)]>,
-    ) -> Result<OfOwned<HashMap<SubscriptionId, Progress>>, Stopped> {
+    ) -> Result<PartialAnswer<HashMap<SubscriptionId, Progress>>, Stopped> {
         let found = self.query(move |shard, now| -> Vec<_> {
             let known = of.iter().map(|(topic, id)| Some((*id, shard.progress(*topic, *id, now)?)));
             known.flatten().collect()
@@ -153,7 +156,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn owed(&self) -> Result<OfOwned<Owed>, Stopped> {
+    pub async fn owed(&self) -> Result<PartialAnswer<Owed>, Stopped> {
         let owed = self.query_by(WorkerMessage::UpToDateQuery, Scheduler::owed).await?;
         Ok(owed.map(|owed| owed.into_iter().sum()))
     }
@@ -162,7 +165,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Stopped`]
-    pub async fn execute(&self, command: &Command) -> Result<OfOwned<Vec<(Shard, usize)>>, Stopped> {
+    pub async fn execute(&self, command: &Command) -> Result<PartialAnswer<Vec<(Shard, usize)>>, Stopped> {
         self.ask(|reply| WorkerMessage::Command(command.clone(), None, reply)).await
     }
 
@@ -198,10 +201,10 @@ impl Operator {
     async fn look_at<T: Send + 'static>(
         &self,
         shard: Shard,
-        answer: impl FnOnce(&Owned, Now) -> T + Send + 'static,
+        answer: impl FnOnce(&OwnedShard, Now) -> T + Send + 'static,
     ) -> Result<T, NoAnswer> {
         let query = |reply: oneshot::Sender<Option<T>>| {
-            WorkerMessage::Query(Box::new(move |owned: &[Owned], now: Now| {
+            WorkerMessage::Query(Box::new(move |owned: &[OwnedShard], now: Now| {
                 let found = owned.iter().find(|owned| owned.ownership.shard == shard);
                 // A caller that is gone needs no answer.
                 let _ = reply.send(found.map(|owned| answer(owned, now)));
@@ -226,7 +229,7 @@ impl Operator {
     async fn query<T: Send + 'static>(
         &self,
         answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
-    ) -> Result<OfOwned<Vec<T>>, Stopped> {
+    ) -> Result<PartialAnswer<Vec<T>>, Stopped> {
         self.query_by(WorkerMessage::Query, answer).await
     }
 
@@ -234,10 +237,10 @@ impl Operator {
         &self,
         message: fn(Query) -> WorkerMessage,
         answer: impl Fn(&Scheduler, Now) -> T + Clone + Send + 'static,
-    ) -> Result<OfOwned<Vec<T>>, Stopped> {
+    ) -> Result<PartialAnswer<Vec<T>>, Stopped> {
         let query = move |reply: oneshot::Sender<Vec<T>>| {
             let answer = answer.clone();
-            message(Box::new(move |owned: &[Owned], now: Now| {
+            message(Box::new(move |owned: &[OwnedShard], now: Now| {
                 // A caller that is gone needs no answer.
                 let _ = reply.send(owned.iter().map(|owned| answer(&owned.scheduler, now)).collect());
             }))
@@ -264,7 +267,7 @@ impl Operator {
     async fn ask<T>(
         &self,
         message: impl Fn(oneshot::Sender<Vec<T>>) -> WorkerMessage,
-    ) -> Result<OfOwned<Vec<T>>, Stopped> {
+    ) -> Result<PartialAnswer<Vec<T>>, Stopped> {
         let sent: Result<Vec<_>, Stopped> = self
             .workers
             .senders()
@@ -278,7 +281,7 @@ impl Operator {
         let by_worker = try_join_all(sent?).await.map_err(|_| Stopped)?;
         let answers: Vec<_> = by_worker.into_iter().flatten().collect();
         let elsewhere = usize::from(self.workers.shards()).saturating_sub(answers.len());
-        Ok(OfOwned::new(answers, elsewhere))
+        Ok(PartialAnswer::new(answers, elsewhere))
     }
 }
 

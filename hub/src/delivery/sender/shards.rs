@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::counters::Counters;
 use super::letting_go::{Leaving, LetGo, Reply, Step};
-use super::owned::{Owned, Ownership};
+use super::owned_shard::{OwnedShard, Ownership};
 use super::workers::Workers;
 use crate::delivery::scheduler::{Counts, Scheduler};
 use crate::store::Shard;
@@ -13,11 +13,11 @@ use crate::subscriptions::NotOwned;
 /// The shards of a worker.
 #[derive(Default)]
 pub(super) struct Shards {
-    owned: Vec<Owned>,
+    owned: Vec<OwnedShard>,
     /// On their way to another owner.
     leaving: Vec<Leaving>,
     /// Somebody else delivers for these: only requests that were under way end here.
-    lost: Vec<Owned>,
+    lost: Vec<OwnedShard>,
     /// The one that was asked for a request last.
     turn: usize,
 }
@@ -47,11 +47,11 @@ impl Departed {
 }
 
 impl Shards {
-    pub(super) fn owned(&self) -> &[Owned] {
+    pub(super) fn owned(&self) -> &[OwnedShard] {
         &self.owned
     }
 
-    pub(super) fn owned_mut(&mut self) -> &mut [Owned] {
+    pub(super) fn owned_mut(&mut self) -> &mut [OwnedShard] {
         &mut self.owned
     }
 
@@ -61,7 +61,7 @@ impl Shards {
     }
 
     /// All whose progress counts: the owned ones, and those that are let go.
-    pub(super) fn with_progress(&mut self) -> impl Iterator<Item = &mut Owned> {
+    pub(super) fn with_progress(&mut self) -> impl Iterator<Item = &mut OwnedShard> {
         self.owned.iter_mut().chain(self.leaving.iter_mut().map(|leaving| &mut leaving.owned))
     }
 
@@ -81,13 +81,13 @@ impl Shards {
     }
 
     /// The next owned one in turn.
-    pub(super) fn next(&mut self) -> Option<&mut Owned> {
+    pub(super) fn next(&mut self) -> Option<&mut OwnedShard> {
         self.turn = (self.turn + 1) % self.owned.len().max(1);
         self.owned.get_mut(self.turn)
     }
 
     /// One more is owned.
-    pub(super) fn take_over(&mut self, owned: Owned) {
+    pub(super) fn take_over(&mut self, owned: OwnedShard) {
         self.owned.push(owned);
     }
 
@@ -125,7 +125,7 @@ impl Shards {
         let mut all = self.owned.iter_mut().chain(leaving).chain(&mut self.lost);
         let Some(owned) = all.find(|owned| owned.ownership == of) else { return };
         owned.end(finish);
-        self.lost.retain(Owned::has_requests);
+        self.lost.retain(OwnedShard::has_requests);
     }
 
     /// A shard that was let go is given up.
@@ -146,7 +146,7 @@ impl Shards {
         }
     }
 
-    fn forget(&mut self, mut owned: Owned, reply: Option<(Reply, LetGo)>) -> Departed {
+    fn forget(&mut self, mut owned: OwnedShard, reply: Option<(Reply, LetGo)>) -> Departed {
         let (of, counts) = (owned.ownership, owned.scheduler.take_counts());
         owned.scheduler.retire();
         if owned.has_requests() {
@@ -173,12 +173,12 @@ mod tests {
     }
 
     /// A shard that nobody subscribes to.
-    fn owned(of: Ownership) -> Owned {
+    fn owned(of: Ownership) -> OwnedShard {
         let (now, Settings { per_host, retry, breaker, .. }) = (Now::for_test(), settings());
         let worker = WorkerState::new(1, per_host, now.monotonic);
         let limits = Limits { per_host, window: 1, retry, breaker, steps: 1, span: 1, passed_by: 1 };
         let clock = Clock::new(now, None);
-        Owned::new(of, Scheduler::new(of.shard, limits, worker, ShardState::default(), clock, now))
+        OwnedShard::new(of, Scheduler::new(of.shard, limits, worker, ShardState::default(), clock, now))
     }
 
     fn shards<const N: usize>(of: [Ownership; N]) -> Shards {

@@ -18,7 +18,7 @@ use super::checkpoints::{CHECKPOINT_EVERY, Checkpoints};
 use super::counters::Counters;
 use super::expected::Expected;
 use super::letting_go::{LetGo, Step};
-use super::owned::{Owned, Ownership};
+use super::owned_shard::{OwnedShard, Ownership};
 use super::running_request::{Completed, RunningRequest};
 use super::send::Sender;
 use super::shards::Shards;
@@ -224,7 +224,7 @@ impl Worker {
     }
 
     /// Takes over a shard that was expected.
-    fn take_over(&mut self, mut owned: Owned) {
+    fn take_over(&mut self, mut owned: OwnedShard) {
         let shard = owned.ownership.shard;
         let kept = self.expected.end(shard);
         for event in &kept {
@@ -302,8 +302,9 @@ impl Worker {
             }
             WorkerMessage::Command(command, of, reply) => {
                 let now = self.now();
-                let is_meant = |owned: &&mut Owned| of.is_none_or(|of| of == owned.ownership.shard);
-                let execute = |owned: &mut Owned| (owned.ownership, owned.scheduler.execute(&command, now));
+                let is_meant = |owned: &&mut OwnedShard| of.is_none_or(|of| of == owned.ownership.shard);
+                let execute =
+                    |owned: &mut OwnedShard| (owned.ownership, owned.scheduler.execute(&command, now));
                 let concerned = self.shards.owned_mut().iter_mut().filter(is_meant).map(execute).collect();
                 self.checkpoints.note_executed(reply, concerned);
             }
@@ -406,14 +407,14 @@ impl Worker {
 
     fn count_past_due(&mut self) {
         let now = std::time::Instant::now();
-        for Owned { ownership, scheduler, .. } in self.shards.owned_mut() {
+        for OwnedShard { ownership, scheduler, .. } in self.shards.owned_mut() {
             self.counters.set_past_due(ownership.shard, scheduler.past_due(now));
         }
     }
 
     fn count_subscriptions(&self) {
         let now = self.now();
-        for Owned { ownership, scheduler, .. } in self.shards.owned() {
+        for OwnedShard { ownership, scheduler, .. } in self.shards.owned() {
             self.counters.set_subscriptions(ownership.shard, scheduler.in_force(now), scheduler.hosts());
         }
     }

@@ -7,7 +7,7 @@ use resync_common::locks::lock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::letting_go::{LetGo, Reply};
-use super::owned::Owned;
+use super::owned_shard::OwnedShard;
 use crate::delivery::scheduler::{Command, Now};
 use crate::store::{Epoch, Shard, SubscriptionId};
 use crate::subscriptions::NotOwned;
@@ -33,7 +33,7 @@ pub(crate) enum WorkerMessage {
     /// This shard is about to be read: what happens from now on is kept for it. To be answered once that is so.
     Expect(Shard, oneshot::Sender<()>),
     /// The shard that was expected.
-    TakeOver(Box<Owned>),
+    TakeOver(Box<OwnedShard>),
     /// The shard that was expected does not come.
     Abandon(Shard),
     /// To be answered once this shard is given up.
@@ -44,7 +44,7 @@ pub(crate) enum WorkerMessage {
 pub(crate) type GivenUp = (Shard, oneshot::Receiver<Result<(LetGo, Epoch), NotOwned>>);
 
 /// Looks at the shards of a worker, as they are now, and answers.
-pub(super) type Query = Box<dyn FnOnce(&[Owned], Now) + Send>;
+pub(super) type Query = Box<dyn FnOnce(&[OwnedShard], Now) + Send>;
 
 /// The workers of this hub. Clones share them.
 #[derive(Clone, Debug)]

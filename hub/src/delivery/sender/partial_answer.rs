@@ -3,7 +3,7 @@
 /// An answer of the shards that this hub owns. Whoever takes it says whether that is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it may be a part of the answer"]
-pub struct OfOwned<T> {
+pub struct PartialAnswer<T> {
     answer: T,
     elsewhere: usize,
 }
@@ -15,15 +15,15 @@ pub struct OfOwned<T> {
 )]
 pub struct Elsewhere(pub usize);
 
-impl<T> OfOwned<T> {
+impl<T> PartialAnswer<T> {
     /// `elsewhere` is the number of shards that did not answer.
     pub(crate) fn new(answer: T, elsewhere: usize) -> Self {
         Self { answer, elsewhere }
     }
 
     /// Makes something else of the answer.
-    pub(super) fn map<U>(self, make: impl FnOnce(T) -> U) -> OfOwned<U> {
-        OfOwned { answer: make(self.answer), elsewhere: self.elsewhere }
+    pub(super) fn map<U>(self, make: impl FnOnce(T) -> U) -> PartialAnswer<U> {
+        PartialAnswer { answer: make(self.answer), elsewhere: self.elsewhere }
     }
 
     /// The answer of this hub's shards alone, for what each hub says of itself.
@@ -40,7 +40,7 @@ impl<T> OfOwned<T> {
     }
 }
 
-impl<T> OfOwned<Option<T>> {
+impl<T> PartialAnswer<Option<T>> {
     /// What one shard has at most: where it was found, the others need not be asked.
     ///
     /// # Errors
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn what_was_found_is_the_answer_and_what_was_not_only_where_all_shards_were_asked() {
-        assert_eq!(OfOwned::new(Some(7), 3).found(), Ok(Some(7)));
-        assert_eq!(OfOwned::new(None::<u8>, 3).found(), Err(Elsewhere(3)));
-        assert_eq!(OfOwned::new(None::<u8>, 0).found(), Ok(None));
+        assert_eq!(PartialAnswer::new(Some(7), 3).found(), Ok(Some(7)));
+        assert_eq!(PartialAnswer::new(None::<u8>, 3).found(), Err(Elsewhere(3)));
+        assert_eq!(PartialAnswer::new(None::<u8>, 0).found(), Ok(None));
     }
 
     #[test]
     fn a_sum_over_some_shards_is_none_over_all() {
-        let some = OfOwned::new(2, 1).map(|subscriptions| subscriptions + 3);
+        let some = PartialAnswer::new(2, 1).map(|subscriptions| subscriptions + 3);
         assert_eq!(some.of_all(), Err(Elsewhere(1)));
         assert_eq!(some.of_this_hub(), 5);
-        assert_eq!(OfOwned::new(5, 0).of_all(), Ok(5));
+        assert_eq!(PartialAnswer::new(5, 0).of_all(), Ok(5));
     }
 }

@@ -11,14 +11,14 @@ pub(crate) struct Ownership {
 }
 
 /// A shard that this worker owns.
-pub(crate) struct Owned {
+pub(crate) struct OwnedShard {
     pub(crate) ownership: Ownership,
     pub(crate) scheduler: Scheduler,
     /// Requests under way.
     under_way: usize,
 }
 
-impl Owned {
+impl OwnedShard {
     pub(crate) fn new(ownership: Ownership, scheduler: Scheduler) -> Self {
         Self { ownership, scheduler, under_way: 0 }
     }
