@@ -14,6 +14,7 @@
 //! * [`durable`]: files that are replaced whole, also in a crash;
 //! * [`origins`]: from where the files of a copy came;
 //! * [`lock`]: file locks, each held by one process at a time;
+//! * [`media_type`]: a media type without its parameters, and which are XML;
 //! * [`address`]: which addresses are public, and which are one client;
 //! * [`memento`]: the past of a resource (RFC 7089): dates, URIs and links of its versions, TimeMaps;
 //! * [`websub`]: subscription requests, verification, discovery of hubs, signatures.
@@ -58,6 +59,7 @@ pub mod document;
 pub mod durable;
 pub mod lint;
 pub mod lock;
+pub mod media_type;
 pub mod memento;
 pub mod misplaced;
 mod model;

@@ -9,6 +9,7 @@ use super::package::{self, Found};
 use super::reading::{self, MAX_URL, PackageListing, Reading, Reference, Role, Summary};
 use super::versions::{TRIED, VersionKind};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
+use crate::media_type::essence;
 use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
 use crate::xml::MAX_ENTRIES;
@@ -372,7 +373,7 @@ impl Site {
         let Some(text) = content_type else {
             return self.report(node, Rule::ContentTypeMissing, Place::default(), "there is none");
         };
-        let essence = text.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let essence = essence(text).to_ascii_lowercase();
         let known = ["application/xml", "text/xml", "application/gzip", "application/x-gzip"];
         if !known.contains(&essence.as_str()) && !essence.ends_with("+xml") {
             self.report(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));

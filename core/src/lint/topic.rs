@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::{Method, TopicAnswer};
+use crate::media_type::essence;
 use crate::rules::Rule;
 
 /// How a topic is asked, and the name of it.
@@ -23,9 +24,7 @@ pub(super) fn flaws(answer: &TopicAnswer, topic: &str, listed: &[String]) -> Vec
     } else if let Some(missing) = listed.iter().find(|hub| !hubs.iter().any(|named| same(named, hub))) {
         flaw(Rule::TopicHubs, format!("it does not name {missing}"));
     }
-    let essence =
-        answer.content_type.as_deref().map(|text| text.split(';').next().unwrap_or_default().trim());
-    match essence {
+    match answer.content_type.as_deref().map(essence) {
         None => flaw(Rule::TopicContentType, "there is no Content-Type".to_owned()),
         Some(essence) if !essence.eq_ignore_ascii_case("application/xml") => {
             flaw(Rule::TopicContentType, format!("it is {essence:?}"));

@@ -4,6 +4,7 @@ use url::Url;
 
 use super::{Method, VersionAnswer};
 use crate::document::Relation;
+use crate::media_type::essence;
 use crate::memento::{
     ACCEPT_DATETIME, HttpDate, LINK_FORMAT_TYPE, LinkFormatReader, MAX_TIME_MAP, is_same_original,
 };
@@ -107,8 +108,7 @@ fn time_map(answer: &VersionAnswer, url: &str, original: &str) -> Vec<String> {
     if answer.status != 200 {
         return vec![format!("it answers {}", answer.status)];
     }
-    let essence =
-        answer.content_type.as_deref().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let essence = essence(answer.content_type.as_deref().unwrap_or_default());
     if !essence.eq_ignore_ascii_case(LINK_FORMAT_TYPE) {
         return vec![format!("it is {essence:?} and not {LINK_FORMAT_TYPE}")];
     }

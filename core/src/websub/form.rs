@@ -9,6 +9,7 @@ use super::{
     CallbackUrl, FORM_CONTENT_TYPE, Secret, SecretError, TopicUrl, UrlError, VerifyToken, VerifyTokenError,
     excerpt,
 };
+use crate::media_type::essence;
 
 /// The most parameters that a form may have, those that are not understood included.
 pub const MAX_PARAMETERS: usize = 1000;
@@ -149,8 +150,7 @@ pub enum FormError {
 
 /// Whether a `Content-Type` says that the body is such a form; parameters and letter case do not matter (W-041).
 pub fn is_form(content_type: &str) -> bool {
-    let media_type = content_type.split_once(';').map_or(content_type, |(before, _)| before);
-    media_type.trim().eq_ignore_ascii_case(FORM_CONTENT_TYPE)
+    essence(content_type).eq_ignore_ascii_case(FORM_CONTENT_TYPE)
 }
 
 impl Request {

@@ -15,6 +15,7 @@ use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use resync_core::address::customer;
+use resync_core::media_type::is_generic_xml;
 use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -404,7 +405,8 @@ impl Fetcher {
         if posted.is_some_and(|posted| posted.body == *body) {
             return Ok(true);
         }
-        if body.is_empty() && (topic.posted.0 > 0 || intake::is_xml(&intake::essence(content_type(fetched))))
+        if body.is_empty()
+            && (topic.posted.0 > 0 || is_generic_xml(&String::from_utf8_lossy(content_type(fetched))))
         {
             return Ok(true);
         }

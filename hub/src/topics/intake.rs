@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, LINK};
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Header, RawDocument, Root};
+use resync_core::media_type::{self, is_generic_xml};
 use resync_core::rules::Violations;
 use resync_core::websub::{LinkHeader, NotificationId, TopicUrl, UrlError};
 use resync_core::xml::{self, Options, ReadError};
@@ -62,7 +63,7 @@ impl PostHeader {
             return Err(Refused::NoHub);
         }
         check_links(&links)?;
-        if links.resourcesync.is_some() && !is_xml(&essence) {
+        if links.resourcesync.is_some() && !is_generic_xml(&essence) {
             return Err(Refused::NotXml(essence));
         }
         let content_type = Bytes::copy_from_slice(content_type.as_bytes());
@@ -231,7 +232,8 @@ fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<Ne
     if body.is_empty() {
         return Err(Refused::Empty);
     }
-    let interval = if is_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
+    let interval =
+        if is_generic_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
     let (kind, trace) = (ContentKind::Posted, None);
     Ok(NewNotification {
         topic,
@@ -251,20 +253,15 @@ fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<Ne
 /// Checks that what a topic shows is a ResourceSync notification, like those that its Source posts.
 pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
     let essence = essence(content_type);
-    if !is_xml(&essence) {
+    if !is_generic_xml(&essence) {
         return Err(Refused::NotXml(essence));
     }
     check_xml(body, true).map(drop)
 }
 
-pub(super) fn is_xml(essence: &str) -> bool {
-    matches!(essence, "application/xml" | "text/xml")
-}
-
 /// The media type without its parameters, in lower case.
-pub(super) fn essence(content_type: &[u8]) -> String {
-    let text = String::from_utf8_lossy(content_type);
-    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+fn essence(content_type: &[u8]) -> String {
+    media_type::essence(&String::from_utf8_lossy(content_type)).to_ascii_lowercase()
 }
 
 fn topic(header: &LinkHeader) -> Result<TopicUrl, Refused> {

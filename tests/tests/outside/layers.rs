@@ -78,6 +78,7 @@ const CORE: Layers = Layers {
         "datetime",
         "address",
         "misplaced",
+        "media_type",
     ],
     upward: &[],
 };

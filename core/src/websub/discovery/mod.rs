@@ -8,6 +8,7 @@ mod html;
 mod json_feed;
 
 use super::{LinkHeader, LinkValue};
+use crate::media_type;
 
 /// How much of an HTML page is looked through: links stand in its head (W-026).
 const MAX_HTML: usize = 512 * 1024;
@@ -88,11 +89,10 @@ impl Advertised {
 /// assert_eq!(links.first("hub"), Some("/hub"));
 /// ```
 pub fn embedded_links(content_type: &str, body: &[u8]) -> LinkHeader {
-    let essence = content_type.split(';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
-    match essence.as_str() {
+    match media_type::essence(content_type).to_ascii_lowercase().as_str() {
         "text/html" => html::links(&String::from_utf8_lossy(&body[..body.len().min(MAX_HTML)])),
         "application/feed+json" | "application/json" => json_feed::links(body),
-        xml if xml.ends_with("xml") => feed::links(&String::from_utf8_lossy(body)),
+        xml if media_type::is_any_xml(xml) => feed::links(&String::from_utf8_lossy(body)),
         _ => LinkHeader::default(),
     }
 }

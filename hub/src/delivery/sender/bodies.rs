@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use lru::LruCache;
 use resync_common::locks::lock;
+use resync_core::media_type::is_any_xml;
 
 use super::feed::without_known_entries;
 use crate::config::Prefixes;
@@ -86,15 +87,10 @@ impl SubscriberBodies {
 
     fn concerns(&self, recipient: &Recipient, notification: &Notification) -> bool {
         notification.kind == ContentKind::Fetched
-            && is_xml(&notification.content_type)
+            // What is not declared as XML is no feed, whatever it looks like (W-016).
+            && is_any_xml(&String::from_utf8_lossy(&notification.content_type))
             && self.shortened.cover(&recipient.topic_url)
     }
-}
-
-/// What is not declared as XML is no feed, whatever it looks like (W-016).
-fn is_xml(content_type: &[u8]) -> bool {
-    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii_end();
-    essence.last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b"xml"))
 }
 
 impl fmt::Debug for SubscriberBodies {

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use json_patch::{Patch, PatchOperation};
 use resync_common::locks::lock;
 use resync_core::document::{Change, Entry, Link, Relation};
+use resync_core::media_type::essence;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -82,8 +83,8 @@ impl PatchLink {
 }
 
 fn is_known(link: &Link) -> bool {
-    let written = link.media_type.as_deref().and_then(|written| written.split(';').next());
-    written.is_some_and(|written| TYPES.iter().any(|known| written.trim().eq_ignore_ascii_case(known)))
+    let essence = link.media_type.as_deref().map(essence);
+    essence.is_some_and(|essence| TYPES.iter().any(|known| essence.eq_ignore_ascii_case(known)))
 }
 
 /// Consecutive patches by resource.

@@ -2,6 +2,7 @@
 
 use resync_core::datetime::DateTime;
 use resync_core::document::{Entry, Relation};
+use resync_core::media_type::essence;
 
 /// Which resources are copied. Others are not fetched, not deleted, and not counted as missing.
 ///
@@ -61,8 +62,7 @@ impl Filter {
 
 /// Whether a media type, without its parameters, matches the pattern.
 pub(crate) fn matches_type(pattern: &str, written: Option<&str>) -> bool {
-    let essence = written.and_then(|written| written.split(';').next());
-    essence.is_some_and(|essence| matches(&pattern.to_lowercase(), &essence.trim().to_lowercase()))
+    written.map(essence).is_some_and(|essence| matches(&pattern.to_lowercase(), &essence.to_lowercase()))
 }
 
 /// Whether the whole text matches the pattern. Takes at most time proportional to the product of their lengths.

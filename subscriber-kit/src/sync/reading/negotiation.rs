@@ -1,6 +1,7 @@
 //! Which representation a generic URI is asked for, where a server may have several (RS-172).
 
 use resync_core::document::{Entry, Relation};
+use resync_core::media_type::essence;
 
 use crate::sync::files::local::Facts;
 
@@ -17,8 +18,8 @@ pub(super) fn accept(entry: &Entry, facts: &Facts, prefer: &[String]) -> Option<
     if !is_described && !prefer.is_empty() {
         wanted = prefer.iter().map(String::as_str).collect();
     }
-    let wanted = wanted.into_iter().filter_map(|written| written.split(';').next()).map(str::trim);
-    let wanted: Vec<_> = wanted.filter(|range| is_media_range(range)).take(MAX_TYPES).collect();
+    let wanted = wanted.into_iter().map(essence).filter(|range| is_media_range(range));
+    let wanted: Vec<_> = wanted.take(MAX_TYPES).collect();
     if wanted.is_empty() {
         return None;
     }
