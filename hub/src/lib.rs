@@ -38,6 +38,7 @@ mod clock_jump;
 mod completion;
 pub mod concurrency;
 pub mod config;
+mod content_coding;
 pub mod delivery;
 pub mod egress;
 pub mod http;

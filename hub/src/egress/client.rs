@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HOST};
+use http::header::{ACCEPT_ENCODING, HOST};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
@@ -23,6 +23,7 @@ use super::network_limit::NetworkLimit;
 use super::pool::{Bounds, Pool};
 use super::rebinding::{ConfirmedAddresses, Reverification, Withheld};
 use super::target::Target;
+use crate::content_coding::content_coding;
 
 /// The `User-Agent` of every request of the hub.
 pub const USER_AGENT: &str = concat!("resync-hub/", env!("CARGO_PKG_VERSION"));
@@ -294,7 +295,7 @@ impl EgressClient {
                 let read = connection.during(timeout_at(patience, discard(&mut body, most))).await;
                 (Bytes::new(), read.unwrap_or(false))
             }
-            _ if coding(&head.headers).is_some() => return Err(EgressError::Compressed),
+            _ if content_coding(&head.headers).is_some() => return Err(EgressError::Compressed),
             ReadLimit::Keep(most) => {
                 let read = connection.during(timeout_at(deadline, collect(&mut body, most, memory))).await;
                 (read.map_err(late)??, true)
@@ -328,12 +329,6 @@ async fn discard(body: &mut Incoming, most: usize) -> bool {
         }
     }
     false
-}
-
-/// The `Content-Encoding`, if it is not `identity`.
-pub(crate) fn coding(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    codings.find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 async fn collect(

@@ -19,7 +19,6 @@ mod target;
 mod tls_roots;
 mod verification;
 
-pub(crate) use client::coding;
 pub use client::{Answer, BodyMemory, EgressClient, EgressError, ReadLimit, USER_AGENT, Unlimited};
 pub use connector::Route;
 pub(crate) use guard::network;

@@ -16,7 +16,7 @@ use tracing::info;
 
 use super::authority::{Authority, Denied, Grant};
 use super::length_limits::{Oversized, check_content_type, check_links};
-use crate::egress::coding;
+use crate::content_coding::content_coding;
 use crate::store::{
     Appended, ContentKind, Interval, NewNotification, NotificationLinks, Payer, Store, StoreError,
 };
@@ -46,7 +46,7 @@ impl PostHeader {
         let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
         check_content_type(content_type.as_bytes())?;
         let essence = essence(content_type.as_bytes());
-        if let Some(coding) = coding(headers) {
+        if let Some(coding) = content_coding(headers) {
             return Err(Refused::Coded(String::from_utf8_lossy(coding.as_bytes()).into_owned()));
         }
         let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));

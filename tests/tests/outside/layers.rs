@@ -55,6 +55,7 @@ const HUB: Layers = Layers {
         "clock_jump",
         "sockets",
         "weighted_cache",
+        "content_coding",
     ],
     upward: &[],
 };
