@@ -1,10 +1,14 @@
-//! What HTTP clients trust, and words for what went wrong with a request.
+//! What HTTP clients trust, how long servers ask them to wait, and words for what went wrong with a request.
 
 use std::error::Error;
 use std::iter::successors;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustls::{ClientConfig, RootCertStore};
+
+/// The longest pause that a server can ask for.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
 /// The certificate authorities of the web, as Mozilla has them.
 pub fn web_roots() -> RootCertStore {
@@ -18,6 +22,17 @@ pub fn tls(roots: RootCertStore) -> ClientConfig {
         .expect("ring speaks both versions of TLS that are compiled in")
         .with_root_certificates(roots)
         .with_no_client_auth()
+}
+
+/// The pause that a `Retry-After` asks for, at most [`LONGEST_PAUSE`]: seconds, or a date in one of the three forms of HTTP (RFC 9110,
+/// sections 5.6.7 and 10.2.3). `None` for anything else, and for a date that is over.
+pub fn retry_after(value: &str) -> Option<Duration> {
+    let value = value.trim_ascii();
+    let pause = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()?,
+    };
+    Some(pause.min(LONGEST_PAUSE))
 }
 
 /// The innermost cause of an error: of a failed request, the one that helps.
@@ -60,6 +75,29 @@ mod tests {
         let said = |cause: &str| root_cause(&Outer(io::Error::other(cause.to_owned())));
         assert!(said("received corrupt message of type InvalidContentType").contains("write http://"));
         assert!(said("invalid HTTP version parsed").contains("write https://"));
+    }
+
+    #[test]
+    fn a_server_asks_for_a_pause_in_seconds_or_until_a_date_and_gets_an_hour_at_most() {
+        assert_eq!(retry_after("0"), Some(Duration::ZERO));
+        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        let of_an_hour = [
+            "3600",
+            "1000000",
+            "18446744073709551615",
+            "Tue, 31 Dec 2199 23:59:59 GMT",
+            "Tue Dec 31 23:59:59 2199",
+        ];
+        for value in of_an_hour {
+            assert_eq!(retry_after(value), Some(LONGEST_PAUSE), "{value}");
+        }
+        let soon = retry_after(&httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_800)));
+        assert!(soon.is_some_and(|pause| pause > Duration::ZERO && pause <= Duration::from_secs(1_800)));
+        for value in
+            ["", "soon", "-5", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"]
+        {
+            assert_eq!(retry_after(value), None, "{value}");
+        }
     }
 
     #[test]

@@ -195,12 +195,6 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &http::HeaderName) -> Optio
     headers.get(name)?.to_str().ok()
 }
 
-/// The pause of a `Retry-After`, in seconds or until a time.
-pub(super) fn retry_after(value: &str) -> Option<Duration> {
-    let seconds = value.trim().parse().map(Duration::from_secs);
-    seconds.ok().or_else(|| http_date(value)?.duration_since(SystemTime::now()).ok())
-}
-
 fn http_date(value: &str) -> Option<SystemTime> {
     let parser = jiff::fmt::rfc2822::DateTimeParser::new();
     parser.parse_timestamp(value).ok().map(SystemTime::from)
@@ -228,20 +222,5 @@ mod tests {
         assert_eq!([37, 38, 39].map(|date| is_validator(37, Some(date))), [false, false, true]);
         assert!(!is_validator(39, Some(37)), "one of the two clocks is wrong");
         assert!(is_validator(37, None), "without a date it came now");
-    }
-
-    #[test]
-    fn how_long_a_server_asks_to_be_left_alone_is_told_in_seconds_or_as_a_moment() {
-        assert_eq!(retry_after("120"), Some(Duration::from_secs(120)));
-        assert!(retry_after("Tue, 31 Dec 2199 23:59:59 GMT").unwrap() > Duration::from_secs(3600));
-        assert_eq!([retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), retry_after("soon")], [None, None]);
-        let url = Url::parse("http://a.example/").unwrap();
-        let asks = |seconds| FetchError::Status {
-            url: url.clone(),
-            status: 503,
-            retry_after: Some(Duration::from_secs(seconds)),
-        };
-        let rest = |seconds| asks(seconds).retry_after().unwrap().as_secs();
-        assert_eq!([rest(1), rest(60), rest(1_000_000)], [1, 60, 3600]);
     }
 }

@@ -10,9 +10,6 @@ use url::{Host, Origin, Url};
 
 use super::refused::Refused;
 
-/// The longest pause that a server can ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-
 /// Why a request had no usable answer.
 #[derive(Clone, Debug)]
 pub enum FetchError {
@@ -319,12 +316,10 @@ impl FetchError {
         Self::Status { url: url.clone(), status, retry_after: None }
     }
 
-    /// The pause that the host asks for, up to a limit.
+    /// The pause that the host asks for, if a retry may help.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after: Some(requested), .. } if self.is_transient() => {
-                Some((*requested).min(LONGEST_WAIT))
-            }
+            Self::Status { retry_after, .. } if self.is_transient() => *retry_after,
             Self::HostPaused { left, .. } => Some(*left),
             _ => None,
         }
@@ -391,6 +386,15 @@ fn refused(url: &Url, error: &reqwest::Error) -> Option<FetchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_counts_where_a_retry_may_help() {
+        let asks = |status| {
+            let url = Url::parse("http://a.example/").unwrap();
+            FetchError::Status { url, status, retry_after: Some(Duration::from_secs(60)) }.retry_after()
+        };
+        assert_eq!([asks(503), asks(404)], [Some(Duration::from_secs(60)), None]);
+    }
 
     #[test]
     fn an_error_names_its_url_once_and_not_to_who_has_just_read_it() {

@@ -19,7 +19,7 @@ use http::header::{
     ACCEPT_ENCODING, CONTENT_TYPE, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION, RANGE, RETRY_AFTER,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use resync_common::client::{root_cause, tls, web_roots};
+use resync_common::client::{retry_after, root_cause, tls, web_roots};
 use resync_core::digest::{Algorithm, Hasher};
 use resync_core::websub::FORM_CONTENT_TYPE;
 use resync_core::websub::link_header::LinkHeader;
@@ -28,7 +28,7 @@ use url::Url;
 use address_policy::AddressGuard;
 pub use address_policy::AddressPolicy;
 pub(crate) use answer::{Answer, Remainder, Reply, Validators};
-use answer::{links, memento_datetime, range_start, retry_after, text};
+use answer::{links, memento_datetime, range_start, text};
 pub use credentials::Credentials;
 pub(crate) use credentials::is_moved;
 pub(crate) use deadline::Deadline;

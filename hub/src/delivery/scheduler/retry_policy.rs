@@ -7,8 +7,8 @@ use resync_common::backoff::{JITTER, doubled, jittered};
 
 use crate::store::FailureClass;
 
-/// No `Retry-After` may postpone an attempt further than this.
-const LONGEST_HINT: Duration = Duration::from_secs(3_600);
+/// No rate limit postpones an attempt further than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// After so long without a single success a subscription is dormant.
 const DORMANT_AFTER: Duration = Duration::from_secs(24 * 3_600);
 /// A dormant subscription is tried at most this often.
@@ -49,7 +49,7 @@ pub(crate) struct Failure {
     pub(crate) class: FailureClass,
     /// The status, if there was an answer.
     pub(crate) status: Option<u16>,
-    /// The subscriber's `Retry-After`.
+    /// The subscriber's `Retry-After`, already bounded.
     pub(crate) retry_after: Option<Duration>,
     /// The server took the request and hung up without an answer.
     pub(crate) cut: bool,
@@ -169,7 +169,7 @@ impl RetryPolicy {
             .filter(|_| usize::from(streak.of_notification) <= delays.len())
         {
             Some(delay) => {
-                let hint = failure.retry_after.unwrap_or_default().min(LONGEST_HINT);
+                let hint = failure.retry_after.unwrap_or_default();
                 Decision::Retry(jittered(*delay).max(hint).max(floor))
             }
             None => Decision::Skip(floor),
@@ -181,7 +181,7 @@ impl RetryPolicy {
 /// nothing has failed and nothing is given up.
 pub(super) fn rate_limited(times: u16, wait: Duration) -> Duration {
     let pause = doubled(RATE_LIMITED, u32::from(times.saturating_sub(1)), RATE_LIMITED_MOST);
-    pause.max(wait.min(LONGEST_HINT)).mul_f64(1.0 + JITTER * fastrand::f64())
+    pause.max(wait.min(LONGEST_WAIT)).mul_f64(1.0 + JITTER * fastrand::f64())
 }
 
 /// How long a subscription pauses during re-verification, so many times in a row. Mostly it does not wait as long, since the answer
@@ -277,11 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_after_only_ever_postpones_and_by_no_more_than_an_hour() {
+    fn a_retry_after_only_ever_postpones() {
         let hinted = |hint| Failure { retry_after: Some(hint), ..failure(429) };
         let decide = |hint| policy().decide(&hinted(hint), &streak(1));
         assert_eq!(decide(30 * MINUTE), Decision::Retry(30 * MINUTE));
-        assert_eq!(decide(600 * MINUTE), Decision::Retry(60 * MINUTE));
         let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
         assert!(delay >= MINUTE.mul_f64(0.8));
     }

@@ -1,12 +1,13 @@
 //! The delivery request (WebSub section 7): header fields, body and signature.
 
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderName, Method, Request};
 use http_body_util::Full;
+use resync_common::client;
 use resync_common::locks::lock;
 use resync_core::websub::{LinkHeader, SigningKey, WEBHOOK_ATTEMPT, WEBHOOK_ID, WEBHOOK_TEST};
 
@@ -133,13 +134,9 @@ fn links(notification: &Notification) -> LinkHeader {
     }
 }
 
-/// `Retry-After` as seconds or as a date; anything else is ignored.
+/// The pause that the subscriber asks for.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()
+    client::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?)
 }
 
 #[cfg(test)]
@@ -198,14 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_as_seconds_or_as_a_date() {
-        let hint = |value: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]));
-        assert_eq!(hint("120"), Some(Duration::from_secs(120)));
-        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
-        assert!(
-            hint(&soon)
-                .is_some_and(|pause| pause <= Duration::from_secs(90) && pause > Duration::from_secs(80))
-        );
-        assert_eq!(hint("whenever"), None);
+    fn an_answer_asks_for_a_pause_in_its_retry_after() {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("120"))]);
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }
