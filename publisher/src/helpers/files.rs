@@ -1,4 +1,4 @@
-//! What the other rooms need of the file system. Tests can interrupt each step that changes it.
+//! What the other modules need of the file system. Tests can interrupt each step that changes it.
 
 use std::{
     fs::{self, File},

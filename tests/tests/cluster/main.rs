@@ -4,7 +4,7 @@
 //! `RESYNC_CLUSTER_FAULTS` is how many faults the drawn trial makes, and `RESYNC_CLUSTER_KINDS` of which kinds, for example
 //! `kill-primary,partition`. `RESYNC_TEST_SEED` repeats its choices; what else the machine does is not repeated.
 //!
-//! | room | subject |
+//! | module | subject |
 //! |---|---|
 //! | `nodes`, `endpoint`, `shards` | hubs with their database; one as its clients see it; who owns what |
 //! | `topics`, `world` | what is posted to; what all tasks of a trial share |

@@ -20,7 +20,7 @@ use source::Use;
 struct Layers {
     folder: &'static str,
     /// From the top; a module uses only those behind it.
-    rooms: &'static [&'static str],
+    modules: &'static [&'static str],
     /// Modules that use one above them, with that one. Remove pairs, add none.
     upward: &'static [(&'static str, &'static str)],
 }
@@ -28,7 +28,7 @@ struct Layers {
 /// As ARCHITECTURE.md shows it.
 const HUB: Layers = Layers {
     folder: "hub",
-    rooms: &[
+    modules: &[
         "cli",
         "hub",
         "http",
@@ -62,7 +62,7 @@ const HUB: Layers = Layers {
 
 const CORE: Layers = Layers {
     folder: "core",
-    rooms: &[
+    modules: &[
         "lint",
         "build",
         "package",
@@ -86,7 +86,7 @@ const CORE: Layers = Layers {
 
 const COMMON: Layers = Layers {
     folder: "common",
-    rooms: &[
+    modules: &[
         "server",
         "config",
         "client",
@@ -107,7 +107,7 @@ const COMMON: Layers = Layers {
 
 const PUBLISHER: Layers = Layers {
     folder: "publisher",
-    rooms: &[
+    modules: &[
         "cli",
         "watch",
         "source",
@@ -131,7 +131,7 @@ const PUBLISHER: Layers = Layers {
 
 const SUBSCRIBER_KIT: Layers = Layers {
     folder: "subscriber-kit",
-    rooms: &[
+    modules: &[
         "cli",
         "prelude",
         "listen",
@@ -185,7 +185,7 @@ fn nothing_in_a_folder_uses_what_leads_back_to_it() {
 }
 
 #[test]
-fn the_rooms_of_the_hub_use_only_those_below_them() {
+fn the_modules_of_the_hub_use_only_those_below_them() {
     HUB.hold();
 }
 
@@ -198,48 +198,54 @@ fn the_scheduler_of_deliveries_does_no_input_or_output_and_reads_no_clock() {
 }
 
 #[test]
-fn the_rooms_of_core_use_only_those_below_them() {
+fn the_modules_of_core_use_only_those_below_them() {
     CORE.hold();
 }
 
 #[test]
-fn the_rooms_of_common_use_only_those_below_them() {
+fn the_modules_of_common_use_only_those_below_them() {
     COMMON.hold();
 }
 
 #[test]
-fn the_rooms_of_the_publisher_use_only_those_below_them() {
+fn the_modules_of_the_publisher_use_only_those_below_them() {
     PUBLISHER.hold();
 }
 
 #[test]
-fn the_rooms_of_the_subscriber_kit_use_only_those_below_them() {
+fn the_modules_of_the_subscriber_kit_use_only_those_below_them() {
     SUBSCRIBER_KIT.hold();
 }
 
 impl Layers {
     fn hold(&self) {
-        let read = source::read(&src(self.folder), self.rooms);
-        let listed: BTreeSet<_> = self.rooms.iter().map(|room| (*room).to_owned()).collect();
-        assert_eq!(read.rooms, listed, "rooms of {}: on disk, and in the order of {}", self.folder, file!());
+        let read = source::read(&src(self.folder), self.modules);
+        let listed: BTreeSet<_> = self.modules.iter().map(|module| (*module).to_owned()).collect();
+        assert_eq!(
+            read.modules,
+            listed,
+            "modules of {}: on disk, and in the order of {}",
+            self.folder,
+            file!()
+        );
         let problems = self.problems(&read.uses);
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     /// Each use that points up, and each exception that nothing needs.
     fn problems(&self, uses: &[Use]) -> Vec<String> {
-        let height = |room: &str| self.rooms.iter().position(|known| *known == room);
-        let upward = uses.iter().filter(|used| height(&used.names) < height(&used.room));
+        let height = |module: &str| self.modules.iter().position(|known| *known == module);
+        let upward = uses.iter().filter(|used| height(&used.names) < height(&used.module));
         let (known, new): (Vec<_>, Vec<_>) =
-            upward.partition(|used| self.upward.contains(&(used.room.as_str(), used.names.as_str())));
-        let new = new.iter().map(|Use { file, line, room, names }| {
-            format!("{}/{file}:{line}: `{room}` uses `{names}`, which stands above it", self.folder)
+            upward.partition(|used| self.upward.contains(&(used.module.as_str(), used.names.as_str())));
+        let new = new.iter().map(|Use { file, line, module, names }| {
+            format!("{}/{file}:{line}: `{module}` uses `{names}`, which stands above it", self.folder)
         });
         let needed: BTreeSet<_> =
-            known.iter().map(|used| (used.room.as_str(), used.names.as_str())).collect();
+            known.iter().map(|used| (used.module.as_str(), used.names.as_str())).collect();
         let unneeded = self.upward.iter().filter(|pair| !needed.contains(*pair));
-        let unneeded = unneeded.map(|(room, names)| {
-            format!("{}: `{room}` no longer uses `{names}`: remove the exception", self.folder)
+        let unneeded = unneeded.map(|(module, names)| {
+            format!("{}: `{module}` no longer uses `{names}`: remove the exception", self.folder)
         });
         new.chain(unneeded).collect()
     }
@@ -253,13 +259,13 @@ fn src(folder: &str) -> PathBuf {
 fn an_upward_use_is_named_and_so_is_an_exception_that_nothing_needs() {
     let layers = Layers {
         folder: "house",
-        rooms: &["roof", "floor", "cellar"],
+        modules: &["roof", "floor", "cellar"],
         upward: &[("cellar", "floor"), ("floor", "roof")],
     };
-    let used = |line, room: &str, names: &str| Use {
-        file: format!("src/{room}.rs"),
+    let used = |line, module: &str, names: &str| Use {
+        file: format!("src/{module}.rs"),
         line,
-        room: room.to_owned(),
+        module: module.to_owned(),
         names: names.to_owned(),
     };
     let uses = [used(1, "roof", "cellar"), used(2, "floor", "roof"), used(3, "cellar", "roof")];

@@ -1,4 +1,4 @@
-//! What the other rooms have in common: a site in memory that can be checked, watched and broken.
+//! What the other modules have in common: a site in memory that can be checked, watched and broken.
 
 use std::io::{self, Cursor};
 

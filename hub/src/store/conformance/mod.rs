@@ -107,7 +107,7 @@ fn at(seconds: i64) -> DateTime {
     DateTime::from_unix_millis(seconds * 1000).unwrap()
 }
 
-/// A posted notification, for the tests of other rooms too.
+/// A posted notification, for the tests of other modules too.
 pub(crate) fn posted(topic: &TopicUrl, body: impl Into<Bytes>) -> NewNotification {
     NewNotification {
         topic: topic.clone(),
@@ -218,7 +218,7 @@ async fn deactivate(store: &dyn Store, request: &PendingRequest) -> Activation {
     store.deactivate(VerifiedUnsubscription::assumed(request.clone())).await.unwrap()
 }
 
-/// A subscription in force, for the tests of other rooms too.
+/// A subscription in force, for the tests of other modules too.
 pub(crate) async fn subscribe(
     store: &dyn Store,
     topic: &TopicUrl,

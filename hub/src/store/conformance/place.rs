@@ -166,7 +166,7 @@ impl Place {
     }
 }
 
-/// A database of several hubs, for the tests of other rooms.
+/// A database of several hubs, for the tests of other modules.
 #[cfg(feature = "postgres")]
 pub(crate) struct SharedDatabase(Place);
 

@@ -1,4 +1,4 @@
-//! The parts of the store, one trait for each subject. Rooms may ask for the part that they use.
+//! The parts of the store, one trait for each subject. A module asks for the part that it uses.
 
 mod admin;
 mod clock;

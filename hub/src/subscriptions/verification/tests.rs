@@ -68,8 +68,8 @@ fn bounds(most_subscriptions_of_client: u64) -> Bounds {
     Bounds::new(&LimitsConfig { most_subscriptions_of_client, ..defaults })
 }
 
-/// A verification room over a store in this folder.
-struct Room {
+/// Verification over a store, with what it gives on.
+struct Setup {
     verification: Verification,
     store: Arc<dyn Store>,
     denials: Denials,
@@ -77,7 +77,7 @@ struct Room {
     pending: mpsc::UnboundedReceiver<PendingDenial>,
 }
 
-impl Room {
+impl Setup {
     fn new(folder: &std::path::Path, network_limit: NetworkLimit, policy: Arc<dyn TopicPolicy>) -> Self {
         let store = store::open(Engine::default(), folder, Keyring::none(), 0).unwrap();
         Self::over(store, network_limit, policy)
@@ -151,26 +151,26 @@ impl Room {
 async fn w097_a_request_that_got_its_202_is_verified_whatever_the_limit_of_its_network() {
     let folder = tempfile::tempdir().unwrap();
     let network_limit = NetworkLimit::with("20/s, burst 1".parse().unwrap());
-    let room = Arc::new(Room::new(folder.path(), network_limit, Arc::new(EveryTopic)));
+    let setup = Arc::new(Setup::new(folder.path(), network_limit, Arc::new(EveryTopic)));
     let mut callbacks = Vec::new();
     let mut waiting = JoinSet::new();
     // At each moment all of them want the one connection that may be made.
     for client in 0..60 {
         let callback = subscriber().await;
-        let (room, request) = (Arc::clone(&room), room.ask(&callback).await);
-        waiting.spawn(async move { room.judge(request, client).await });
+        let (setup, request) = (Arc::clone(&setup), setup.ask(&callback).await);
+        waiting.spawn(async move { setup.judge(request, client).await });
         callbacks.push(callback);
     }
     waiting.join_all().await;
     for callback in callbacks {
-        assert!(room.is_in_force(&callback).await);
+        assert!(setup.is_in_force(&callback).await);
     }
 }
 
 #[tokio::test]
 async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_for_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let (asking, asked) = mpsc::unbounded_channel();
     let mut hanging = Vec::new();
     let of = |last: u8| Requester {
@@ -179,8 +179,8 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
         confirmed: false,
     };
     let ask = async |callback: &CallbackUrl, last: u8| {
-        let request = room.ask_from(of(last).client, callback).await;
-        asking.send(room.waiting(&request, of(last))).unwrap();
+        let request = setup.ask_from(of(last).client, callback).await;
+        asking.send(setup.waiting(&request, of(last))).unwrap();
     };
     for host in 0..OF_ONE_CLIENT.strangers {
         let listener = TcpListener::bind(format!("127.0.6.{}:0", host + 1)).await.unwrap();
@@ -190,12 +190,12 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
     let callback = subscriber().await;
     ask(&callback, 66).await;
     ask(&callback, 1).await;
-    let verifying = room.verification.verify_all(asked, &room.denials);
+    let verifying = setup.verification.verify_all(asked, &setup.denials);
     let in_force = async {
         for listener in &hanging {
             listener.accept().await.unwrap();
         }
-        while !room.is_in_force(&callback).await {
+        while !setup.is_in_force(&callback).await {
             tokio::task::yield_now().await;
         }
     };
@@ -203,7 +203,7 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
         () = verifying => unreachable!("eight callbacks hang"),
         () = in_force => {}
     }
-    let left = room.left().await;
+    let left = setup.left().await;
     assert!(
         left.iter().any(|request| request.callback == callback),
         "that of the stranger waits in its share"
@@ -215,99 +215,99 @@ async fn b33_who_asks_in_a_subscribers_name_with_a_full_share_keeps_it_waiting_f
 #[tokio::test]
 async fn a_request_that_another_hub_has_accepted_is_its_clients_and_trusted_as_far_as_that_is_here() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
     let [client, other] = [1, 2].map(|last| Some(IpAddr::from([192, 0, 2, last])));
-    let first = room.ask_from(client, &callback).await;
-    let who = async |request: &PendingRequest| room.verification.requester(request).await.unwrap();
+    let first = setup.ask_from(client, &callback).await;
+    let who = async |request: &PendingRequest| setup.verification.requester(request).await.unwrap();
     assert_eq!(who(&first).await, Requester { client, in_force: false, confirmed: false });
-    room.judge(first, 1).await;
-    let again = room.ask_from(client, &callback).await;
+    setup.judge(first, 1).await;
+    let again = setup.ask_from(client, &callback).await;
     assert_eq!(who(&again).await, Requester { client, in_force: true, confirmed: true });
-    let of_other = room.ask_from(other, &callback).await;
+    let of_other = setup.ask_from(other, &callback).await;
     assert_eq!(who(&of_other).await, Requester { client: other, in_force: true, confirmed: false });
 }
 
 #[tokio::test]
 async fn d17_only_the_newest_request_of_a_pair_is_asked_about_and_nothing_is_remembered_of_what_is_done() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
-    let (old, new) = (room.ask(&callback).await, room.ask(&callback).await);
-    room.judge(old, 1).await;
-    assert!(!room.is_in_force(&callback).await);
-    room.judge(new, 1).await;
-    assert!(room.is_in_force(&callback).await && room.left().await.is_empty());
+    let (old, new) = (setup.ask(&callback).await, setup.ask(&callback).await);
+    setup.judge(old, 1).await;
+    assert!(!setup.is_in_force(&callback).await);
+    setup.judge(new, 1).await;
+    assert!(setup.is_in_force(&callback).await && setup.left().await.is_empty());
 }
 
 #[tokio::test]
 async fn b33_of_requests_that_came_in_together_no_more_come_into_force_than_their_client_may_have() {
     let folder = tempfile::tempdir().unwrap();
-    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
-    room.verification.bounds = bounds(2);
+    let mut setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    setup.verification.bounds = bounds(2);
     let (mut asked, client) = (Vec::new(), Some(IpAddr::from([192, 0, 2, 1])));
     for _ in 0..3 {
         let callback = subscriber().await;
-        asked.push((room.ask_from(client, &callback).await, callback));
+        asked.push((setup.ask_from(client, &callback).await, callback));
     }
     let callbacks: Vec<_> = asked.iter().map(|(_, callback)| callback.clone()).collect();
     for (request, _) in asked {
-        room.judge(request, 1).await;
+        setup.judge(request, 1).await;
     }
-    assert!(room.is_in_force(&callbacks[0]).await && room.is_in_force(&callbacks[1]).await);
-    assert!(!room.is_in_force(&callbacks[2]).await);
-    let [denial] = &room.denied().await[..] else { panic!("the third is denied") };
+    assert!(setup.is_in_force(&callbacks[0]).await && setup.is_in_force(&callbacks[1]).await);
+    assert!(!setup.is_in_force(&callbacks[2]).await);
+    let [denial] = &setup.denied().await[..] else { panic!("the third is denied") };
     assert_eq!(denial.callback, callbacks[2]);
     assert!(denial.reason.contains("2 subscriptions, which is its share"), "{}", denial.reason);
-    let renewal = room.ask_from(client, &callbacks[0]).await;
-    room.judge(renewal, 1).await;
-    assert!(room.is_in_force(&callbacks[0]).await && room.left().await.is_empty());
-    assert_eq!(room.denied().await.len(), 1, "a renewal brings nothing new");
+    let renewal = setup.ask_from(client, &callbacks[0]).await;
+    setup.judge(renewal, 1).await;
+    assert!(setup.is_in_force(&callbacks[0]).await && setup.left().await.is_empty());
+    assert_eq!(setup.denied().await.len(), 1, "a renewal brings nothing new");
 }
 
 #[tokio::test]
 async fn what_an_earlier_life_left_undone_is_verified_in_the_share_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
     let client = Some(IpAddr::from([192, 0, 2, 1]));
-    let request = room.ask_from(client, &callback).await;
-    assert_eq!(room.verification.requester(&request).await.unwrap().client, client);
+    let request = setup.ask_from(client, &callback).await;
+    assert_eq!(setup.verification.requester(&request).await.unwrap().client, client);
     let (asking, asked) = mpsc::unbounded_channel();
-    for (_, id) in room.store.request_ids(&room.store.all_shards()).await.unwrap() {
-        asking.send(room.verification.recovered(id)).unwrap();
+    for (_, id) in setup.store.request_ids(&setup.store.all_shards()).await.unwrap() {
+        asking.send(setup.verification.recovered(id)).unwrap();
     }
-    asking.send(room.verification.recovered(RequestId(u64::MAX))).unwrap();
+    asking.send(setup.verification.recovered(RequestId(u64::MAX))).unwrap();
     drop(asking);
-    room.verification.verify_all(asked, &room.denials).await;
-    assert!(room.is_in_force(&callback).await);
+    setup.verification.verify_all(asked, &setup.denials).await;
+    assert!(setup.is_in_force(&callback).await);
 }
 
 #[tokio::test]
 async fn b33_what_an_earlier_life_left_counts_with_what_waits_in_all_and_once_it_is_read_for_its_client() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    let request = room.ask_from(Some(IpAddr::from([192, 0, 2, 1])), &callback).await;
+    let request = setup.ask_from(Some(IpAddr::from([192, 0, 2, 1])), &callback).await;
     let may_wait = |last: u8| {
         let client = Client { network: Some(IpAddr::from([192, 0, 2, last])), class: ClientClass::Stranger };
-        let permit = |number: u32| room.verification.waiting.try_acquire(client, &number.to_string());
+        let permit = |number: u32| setup.verification.waiting.try_acquire(client, &number.to_string());
         (0..).map_while(permit).collect::<Vec<_>>().len()
     };
     let of_one = may_wait(2);
-    let many = (0..WAITING.strangers as u64).map(|id| room.verification.recovered(RequestId(id)));
+    let many = (0..WAITING.strangers as u64).map(|id| setup.verification.recovered(RequestId(id)));
     let left: Vec<_> = many.collect();
     assert_eq!(may_wait(2), 0, "before anything is read");
     drop(left);
     let (asking, asked) = mpsc::unbounded_channel();
-    asking.send(room.verification.recovered(request.id)).unwrap();
+    asking.send(setup.verification.recovered(request.id)).unwrap();
     let counted = async {
         listener.accept().await.unwrap();
         assert_eq!((may_wait(1), may_wait(2)), (of_one - 1, of_one));
     };
     tokio::select! {
-        () = room.verification.verify_all(asked, &room.denials) => unreachable!("its callback hangs"),
+        () = setup.verification.verify_all(asked, &setup.denials) => unreachable!("its callback hangs"),
         () = counted => {}
     }
 }
@@ -315,27 +315,27 @@ async fn b33_what_an_earlier_life_left_counts_with_what_waits_in_all_and_once_it
 #[tokio::test]
 async fn b33_what_an_earlier_life_left_and_cannot_be_read_holds_up_no_other_turn() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
     let (left, new) =
-        (room.ask_from(Some([192, 0, 2, 2].into()), &callback).await, room.ask(&callback).await);
+        (setup.ask_from(Some([192, 0, 2, 2].into()), &callback).await, setup.ask(&callback).await);
     let mut reading = Vec::new();
-    while let Some(permit) = room.verification.reading.acquire(UNKNOWN.client(), "").now_or_never() {
+    while let Some(permit) = setup.verification.reading.acquire(UNKNOWN.client(), "").now_or_never() {
         reading.push(permit);
     }
     let (asking, asked) = mpsc::unbounded_channel();
-    asking.send(room.verification.recovered(left.id)).unwrap();
-    asking.send(room.waiting(&new, Requester { confirmed: true, ..UNKNOWN })).unwrap();
+    asking.send(setup.verification.recovered(left.id)).unwrap();
+    asking.send(setup.waiting(&new, Requester { confirmed: true, ..UNKNOWN })).unwrap();
     let in_force = async {
-        while !room.is_in_force(&callback).await {
+        while !setup.is_in_force(&callback).await {
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
-        () = room.verification.verify_all(asked, &room.denials) => unreachable!("one waits to be read"),
+        () = setup.verification.verify_all(asked, &setup.denials) => unreachable!("one waits to be read"),
         () = in_force => {}
     }
-    let waiting = room.left().await;
+    let waiting = setup.left().await;
     assert_eq!(waiting.iter().map(|request| request.id).collect::<Vec<_>>(), [left.id]);
 }
 
@@ -365,15 +365,15 @@ impl TopicPolicy for NoTopic {
 #[tokio::test]
 async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
     let mut hanging = Vec::new();
     for host in 0..OF_ONE_CLIENT.strangers {
         let listener = TcpListener::bind(format!("127.0.7.{}:0", host + 1)).await.unwrap();
         let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        room.judge(room.ask(&callback).await, 1).await;
+        setup.judge(setup.ask(&callback).await, 1).await;
         hanging.push(listener);
     }
-    let Room { verification, pending, .. } = room;
+    let Setup { verification, pending, .. } = setup;
     let telling = tokio::spawn(verification.denial_notifier().run(pending));
     let mut told = Vec::new();
     for listener in &hanging {
@@ -391,11 +391,11 @@ async fn b33_who_is_denied_is_told_by_the_share_of_the_client_that_asked() {
 #[tokio::test]
 async fn b33_a_denial_of_a_request_that_an_earlier_life_left_untold_counts_with_what_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(NoTopic));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let callback = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-    room.judge(room.ask(&callback).await, 1).await;
-    let Room { verification, store, pending, .. } = room;
+    setup.judge(setup.ask(&callback).await, 1).await;
+    let Setup { verification, store, pending, .. } = setup;
     drop(pending);
     let (deny, pending) = mpsc::unbounded_channel();
     for WaitingDenial { id, key, .. } in store.denied(&store.all_shards()).await.unwrap() {
@@ -467,39 +467,39 @@ impl TopicPolicy for Refusing {
 #[tokio::test]
 async fn w061_d17_a_renewal_that_is_refused_takes_no_newer_request_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let mut setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
-    room.judge(room.ask(&callback).await, 1).await;
-    assert!(room.is_in_force(&callback).await);
-    room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
-    room.judge(room.ask(&callback).await, 1).await;
-    assert_eq!(room.left().await.len(), 1, "the newer one waits");
-    assert!(room.is_in_force(&callback).await, "and decides");
+    setup.judge(setup.ask(&callback).await, 1).await;
+    assert!(setup.is_in_force(&callback).await);
+    setup.verification.policy = Arc::new(Refusing(Arc::clone(&setup.store), callback.clone()));
+    setup.judge(setup.ask(&callback).await, 1).await;
+    assert_eq!(setup.left().await.len(), 1, "the newer one waits");
+    assert!(setup.is_in_force(&callback).await, "and decides");
 }
 
 #[tokio::test]
 async fn w062_where_a_subscription_is_in_force_the_topic_is_looked_at_for_its_subscriber_only() {
     let folder = tempfile::tempdir().unwrap();
-    let mut room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let mut setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let callback = subscriber().await;
-    room.judge(room.ask(&callback).await, 1).await;
+    setup.judge(setup.ask(&callback).await, 1).await;
     let refuses = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let elsewhere: CallbackUrl = format!("http://{}/", refuses.local_addr().unwrap()).parse().unwrap();
     drop(refuses);
-    room.verification.policy = Arc::new(Refusing(Arc::clone(&room.store), callback.clone()));
-    let request = room.ask(&elsewhere).await;
-    room.judge_as(request, Requester { client: None, in_force: true, confirmed: false }).await;
-    let waits = room.left().await;
+    setup.verification.policy = Arc::new(Refusing(Arc::clone(&setup.store), callback.clone()));
+    let request = setup.ask(&elsewhere).await;
+    setup.judge_as(request, Requester { client: None, in_force: true, confirmed: false }).await;
+    let waits = setup.left().await;
     assert!(waits.iter().all(|request| request.intent != Intent::Unsubscribe), "nobody was asked: {waits:?}");
 }
 
-/// Each of these rooms as the verification of a hub of its own, until what is returned with them is dropped.
-fn hubs<const N: usize>(rooms: [&Room; N]) -> ([Arc<dyn WaitingWork>; N], watch::Sender<bool>) {
+/// Each of these setups as the verification of a hub of its own, until what is returned with them is dropped.
+fn hubs<const N: usize>(setups: [&Setup; N]) -> ([Arc<dyn WaitingWork>; N], watch::Sender<bool>) {
     let (running, stop) = watch::channel(false);
-    let hubs = rooms.map(|room| {
+    let hubs = setups.map(|setup| {
         let (queues, work) = JobQueues::new_pair();
         tokio::spawn(work.run(stop.clone()));
-        room.verification.clone().in_shards(room.denials.clone(), queues)
+        setup.verification.clone().in_shards(setup.denials.clone(), queues)
     });
     (hubs, running)
 }
@@ -507,9 +507,9 @@ fn hubs<const N: usize>(rooms: [&Room; N]) -> ([Arc<dyn WaitingWork>; N], watch:
 #[tokio::test]
 async fn a_request_that_waits_is_verified_by_who_takes_its_shard_over_and_no_longer_by_who_lets_it_go() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let first = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let store = Arc::clone(&first.store);
-    let second = Room::over(store, NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let second = Setup::over(store, NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let (listener, callback) = callback().await;
     let shard = Shard::of(&callback, first.store.shards());
     first.ask(&callback).await;
@@ -532,37 +532,37 @@ async fn a_request_that_waits_is_verified_by_who_takes_its_shard_over_and_no_lon
 #[tokio::test]
 async fn a_request_that_comes_in_while_its_shard_is_taken_over_is_asked_about_once() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let (listener, callback) = callback().await;
-    let request = room.ask(&callback).await;
+    let request = setup.ask(&callback).await;
     let (asking, asked) = mpsc::unbounded_channel();
-    asking.send(room.verification.recovered(request.id)).unwrap();
-    asking.send(room.waiting(&request, UNKNOWN)).unwrap();
+    asking.send(setup.verification.recovered(request.id)).unwrap();
+    asking.send(setup.waiting(&request, UNKNOWN)).unwrap();
     drop(asking);
     let agrees = async { agree(listener.accept().await.unwrap().0).await };
-    tokio::join!(room.verification.verify_all(asked, &room.denials), agrees);
-    assert!(room.is_in_force(&callback).await);
+    tokio::join!(setup.verification.verify_all(asked, &setup.denials), agrees);
+    assert!(setup.is_in_force(&callback).await);
     assert!(listener.accept().now_or_never().is_none());
 }
 
 #[tokio::test]
 async fn a_denial_that_waits_is_told_by_who_takes_its_shard_over() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let (listener, callback) = callback().await;
-    room.ask(&callback).await;
-    room.store.deny(denial(&callback)).await.unwrap().unwrap();
+    setup.ask(&callback).await;
+    setup.store.deny(denial(&callback)).await.unwrap().unwrap();
     let (queues, work) = JobQueues::new_pair();
     let (_running, stop) = watch::channel(false);
     tokio::spawn(work.run(stop));
-    let notifying = room.verification.denial_notifier().in_shards(queues);
-    let shard = Shard::of(&callback, room.store.shards());
+    let notifying = setup.verification.denial_notifier().in_shards(queues);
+    let shard = Shard::of(&callback, setup.store.shards());
     notifying.take(&[shard]).await.unwrap();
     let cut = listener.accept().await.unwrap();
     notifying.let_go(shard);
     notifying.take(&[shard]).await.unwrap();
     hear(listener.accept().await.unwrap().0).await;
-    while !room.denied().await.is_empty() {
+    while !setup.denied().await.is_empty() {
         tokio::task::yield_now().await;
     }
     drop(cut);
@@ -571,11 +571,11 @@ async fn a_denial_that_waits_is_told_by_who_takes_its_shard_over() {
 #[tokio::test]
 async fn a_denial_that_comes_in_while_its_shard_is_taken_over_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
     let (listener, callback) = callback().await;
-    room.ask(&callback).await;
-    assert!(room.denials.deny(denial(&callback)).await.unwrap());
-    let Room { verification, store, denials, denied, pending } = room;
+    setup.ask(&callback).await;
+    assert!(setup.denials.deny(denial(&callback)).await.unwrap());
+    let Setup { verification, store, denials, denied, pending } = setup;
     for WaitingDenial { shard, id, key } in store.denied(&store.all_shards()).await.unwrap() {
         denied.send(shard, PendingDenial::Recovered(id, key));
     }

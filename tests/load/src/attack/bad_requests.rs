@@ -39,7 +39,7 @@ async fn flood(siege: &Siege, number: usize, pause: Duration) {
     }
 }
 
-/// Header and body, each refused in a room further in than the one before.
+/// Header and body, each refused by a later check than the one before.
 const BAD: &[(&str, &str)] = &[
     ("G€T /websub/ HTTP/1.1", ""),
     ("POST /nothing-here HTTP/1.1", ""),

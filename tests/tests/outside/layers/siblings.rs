@@ -21,28 +21,28 @@ impl Uses {
         let modules = Modules::of(files);
         let mut first = BTreeMap::new();
         for used in source::in_production(files).flat_map(|file| modules.uses(file)) {
-            first.entry((used.room.clone(), used.names.clone())).or_insert(used);
+            first.entry((used.module.clone(), used.names.clone())).or_insert(used);
         }
         Self(first)
     }
 
     /// Each use that leads back to where it begins without those that are known, and each of these that closes no circle.
     pub(super) fn problems(&self, folder: &str, known: &[(&str, &str)]) -> Vec<String> {
-        let is_known = |room: &str, names: &str| known.contains(&(room, names));
-        let others: BTreeSet<_> = self.0.keys().filter(|(room, names)| !is_known(room, names)).collect();
+        let is_known = |module: &str, names: &str| known.contains(&(module, names));
+        let others: BTreeSet<_> = self.0.keys().filter(|(module, names)| !is_known(module, names)).collect();
         let circular = self
             .0
             .values()
-            .filter(|used| !is_known(&used.room, &used.names) && leads(&others, &used.names, &used.room));
-        let circular = circular.map(|Use { file, line, room, names }| {
-            format!("{folder}/{file}:{line}: `{room}` uses `{names}`, which leads back to it")
+            .filter(|used| !is_known(&used.module, &used.names) && leads(&others, &used.names, &used.module));
+        let circular = circular.map(|Use { file, line, module, names }| {
+            format!("{folder}/{file}:{line}: `{module}` uses `{names}`, which leads back to it")
         });
-        let closes = |room: &str, names: &str| {
-            self.0.contains_key(&(room.to_owned(), names.to_owned())) && leads(&others, names, room)
+        let closes = |module: &str, names: &str| {
+            self.0.contains_key(&(module.to_owned(), names.to_owned())) && leads(&others, names, module)
         };
-        let unneeded = known.iter().filter(|(room, names)| !closes(room, names));
-        let unneeded = unneeded.map(|(room, names)| {
-            format!("{folder}: that `{room}` uses `{names}` closes no circle: remove the exception")
+        let unneeded = known.iter().filter(|(module, names)| !closes(module, names));
+        let unneeded = unneeded.map(|(module, names)| {
+            format!("{folder}: that `{module}` uses `{names}` closes no circle: remove the exception")
         });
         circular.chain(unneeded).collect()
     }
@@ -52,8 +52,8 @@ impl Uses {
 fn leads(uses: &BTreeSet<&(String, String)>, from: &str, to: &str) -> bool {
     let (mut reached, mut open) = (BTreeSet::from([from]), vec![from]);
     while let Some(user) = open.pop() {
-        for (room, names) in uses {
-            if room == user && reached.insert(names.as_str()) {
+        for (module, names) in uses {
+            if module == user && reached.insert(names.as_str()) {
                 open.push(names);
             }
         }
@@ -75,8 +75,8 @@ impl Modules {
         let used = file.named().into_iter().filter_map(|Named { line, path, .. }| {
             let (module, home) = (file.module(), self.home(path)?);
             let shared = module.iter().zip(&home).take_while(|(one, other)| one == other).count();
-            let (room, names) = (module.get(..=shared)?, home.get(..=shared)?);
-            Some(Use { file: file.place(), line, room: room.join("/"), names: names.join("/") })
+            let (module, names) = (module.get(..=shared)?, home.get(..=shared)?);
+            Some(Use { file: file.place(), line, module: module.join("/"), names: names.join("/") })
         });
         used.collect()
     }
@@ -119,7 +119,7 @@ mod tests {
             ("attic/web", "#[cfg(test)] use super::chest::Hinge; use super::Lid;"),
             ("cellar", "use crate::Lamp;"),
         ]);
-        let found: Vec<_> = house.0.keys().map(|(room, names)| format!("{room} {names}")).collect();
+        let found: Vec<_> = house.0.keys().map(|(module, names)| format!("{module} {names}")).collect();
         assert_eq!(
             found,
             [
@@ -131,7 +131,8 @@ mod tests {
                 "cellar attic",
             ]
         );
-        let between = |room: &str, names: &str| format!("`{room}` uses `{names}`, which leads back to it");
+        let between =
+            |module: &str, names: &str| format!("`{module}` uses `{names}`, which leads back to it");
         assert_eq!(
             house.problems("house", &[("cellar", "attic")]),
             [
@@ -147,8 +148,8 @@ mod tests {
     fn an_exception_that_closes_no_circle_is_named() {
         let house = uses(&[("lib", ""), ("attic", "use crate::cellar::Wine;"), ("cellar", "")]);
         assert_eq!(house.problems("house", &[]), Vec::<String>::new());
-        let unneeded = |room: &str, names: &str| {
-            format!("house: that `{room}` uses `{names}` closes no circle: remove the exception")
+        let unneeded = |module: &str, names: &str| {
+            format!("house: that `{module}` uses `{names}` closes no circle: remove the exception")
         };
         assert_eq!(
             house.problems("house", &[("attic", "cellar"), ("cellar", "attic")]),

@@ -1,4 +1,4 @@
-//! Which rooms of a crate name which others, read from its source.
+//! Which modules of a crate name which others, read from its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,34 +6,34 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-/// The roots of a crate, which are in no room.
+/// The roots of a crate, which are in no module.
 const ROOTS: [&str; 2] = ["lib", "main"];
 
-/// One room's use of another.
+/// One module's use of another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Use {
     /// Below the crate's folder.
     pub(super) file: String,
     pub(super) line: usize,
-    pub(super) room: String,
+    pub(super) module: String,
     pub(super) names: String,
 }
 
 /// What was read of a crate.
 pub(super) struct Read {
-    pub(super) rooms: BTreeSet<String>,
+    pub(super) modules: BTreeSet<String>,
     pub(super) uses: Vec<Use>,
 }
 
-/// Reads the production code below `src`. `known` are the rooms as they are listed: what is below a room may be one of its own.
+/// Reads the production code below `src`. `known` are the modules as they are listed: what is below a module may be one of its own.
 pub(super) fn read(src: &Path, known: &[&str]) -> Read {
     let files = files(src);
-    let rooms = Rooms(known.iter().map(|room| (*room).to_owned()).collect());
+    let modules = KnownModules(known.iter().map(|module| (*module).to_owned()).collect());
     let re_exports: BTreeMap<_, _> =
-        files.iter().filter(|file| file.path == ["lib"]).flat_map(|lib| lib.re_exports(&rooms)).collect();
-    let uses = in_production(&files).flat_map(|file| file.uses(&rooms, &re_exports)).collect();
-    let rooms = files.iter().filter(|file| !file.is_root()).map(|file| rooms.of(&file.path)).collect();
-    Read { rooms, uses }
+        files.iter().filter(|file| file.path == ["lib"]).flat_map(|lib| lib.re_exports(&modules)).collect();
+    let uses = in_production(&files).flat_map(|file| file.uses(&modules, &re_exports)).collect();
+    let modules = files.iter().filter(|file| !file.is_root()).map(|file| modules.of(&file.path)).collect();
+    Read { modules, uses }
 }
 
 /// Where production code below `folder` names one of these words, or paths.
@@ -71,11 +71,11 @@ pub(super) fn files(folder: &Path) -> Vec<File> {
         .collect()
 }
 
-/// The rooms of a crate: a name, or for a room within a room both names with a slash.
-struct Rooms(BTreeSet<String>);
+/// The modules of a crate: a name, or for a module within a module both names with a slash.
+struct KnownModules(BTreeSet<String>);
 
-impl Rooms {
-    /// The innermost room that has this path; a new one where none has.
+impl KnownModules {
+    /// The innermost module that has this path; a new one where none has.
     fn of(&self, path: &[String]) -> String {
         let inner = path.get(..2).map(|inner| inner.join("/"));
         inner.filter(|inner| self.0.contains(inner)).unwrap_or_else(|| path[0].clone())
@@ -137,26 +137,26 @@ impl File {
         self.path == ["main"]
     }
 
-    /// Whether it is in no room.
+    /// Whether it is in no module.
     fn is_root(&self) -> bool {
         ROOTS.contains(&self.path[0].as_str())
     }
 
-    /// Every use of another room.
-    fn uses(&self, rooms: &Rooms, re_exports: &BTreeMap<String, String>) -> Vec<Use> {
+    /// Every use of another module.
+    fn uses(&self, modules: &KnownModules, re_exports: &BTreeMap<String, String>) -> Vec<Use> {
         if self.is_root() {
             return Vec::new();
         }
-        let room = rooms.of(&self.path);
+        let module = modules.of(&self.path);
         let named = self.named().into_iter().filter_map(|Named { line, path, .. }| {
-            let names = rooms.of(&path);
-            let names = if rooms.0.contains(&names) { names } else { re_exports.get(&names)?.clone() };
+            let names = modules.of(&path);
+            let names = if modules.0.contains(&names) { names } else { re_exports.get(&names)?.clone() };
             Some((line, names))
         });
-        let used = named.filter(|(_, names)| *names != room).map(|(line, names)| Use {
+        let used = named.filter(|(_, names)| *names != module).map(|(line, names)| Use {
             file: self.place(),
             line,
-            room: room.clone(),
+            module: module.clone(),
             names,
         });
         let mut used: Vec<_> = used.collect();
@@ -246,12 +246,12 @@ impl File {
         begins
     }
 
-    /// What the root gives out of its rooms by their own names.
-    fn re_exports(&self, rooms: &Rooms) -> Vec<(String, String)> {
+    /// What the root gives out of its modules by their own names.
+    fn re_exports(&self, modules: &KnownModules) -> Vec<(String, String)> {
         let uses = self.tokens.split(|token| token.text == ";").filter_map(|item| {
             let begin = item.iter().position(|token| token.text == "use")?;
-            let room = rooms.0.get(&item.get(begin + 1)?.text)?;
-            Some(item[begin + 2..].iter().map(|token| (token.text.clone(), room.clone())))
+            let module = modules.0.get(&item.get(begin + 1)?.text)?;
+            Some(item[begin + 2..].iter().map(|token| (token.text.clone(), module.clone())))
         });
         uses.flatten().filter(|(name, _)| is_word(name)).collect()
     }
@@ -425,12 +425,12 @@ mod kept { use crate::attic; }
     fn production_code_is_read_and_tests_comments_and_texts_are_not() {
         let names =
             ["attic", "block", "cellar", "comment", "floor", "inner", "lamps", "near", "of_tests", "quoted"];
-        let rooms =
-            Rooms(words(&names).into_iter().chain(words(&["raw", "roof", "not_a_comment"])).collect());
+        let modules =
+            KnownModules(words(&names).into_iter().chain(words(&["raw", "roof", "not_a_comment"])).collect());
         let re_exports = BTreeMap::from([("Lamp".to_owned(), "lamps".to_owned())]);
         let file = File::read(words(&["floor", "corner"]), TEXT);
         let found: Vec<_> =
-            file.uses(&rooms, &re_exports).into_iter().map(|used| (used.line, used.names)).collect();
+            file.uses(&modules, &re_exports).into_iter().map(|used| (used.line, used.names)).collect();
         let expected = [
             (3, "cellar"),
             (5, "attic"),
@@ -442,7 +442,7 @@ mod kept { use crate::attic; }
         ];
         assert_eq!(found, expected.map(|(line, names)| (line, names.to_owned())));
         assert_eq!(file.of_tests, [words(&["floor", "corner", "model"])]);
-        assert_eq!(file.uses(&rooms, &re_exports)[0].file, "src/floor/corner.rs");
+        assert_eq!(file.uses(&modules, &re_exports)[0].file, "src/floor/corner.rs");
     }
 
     #[test]
@@ -454,23 +454,24 @@ mod kept { use crate::attic; }
     }
 
     #[test]
-    fn a_room_within_a_room_is_a_room_of_its_own() {
+    fn a_module_within_a_module_is_one_of_its_own() {
         const TEXT: &str = "use super::super::chest::Lid; use super::own; use super::super::Rafter;
 pub(in crate::attic) use crate::attic::{Beam, corner::Web, chest::Lid}; use crate::{attic::chest, cellar};";
-        let rooms = Rooms(words(&["attic", "attic/chest", "attic/corner", "cellar"]).into_iter().collect());
-        let uses = File::read(words(&["attic", "corner", "web"]), TEXT).uses(&rooms, &BTreeMap::new());
+        let modules =
+            KnownModules(words(&["attic", "attic/chest", "attic/corner", "cellar"]).into_iter().collect());
+        let uses = File::read(words(&["attic", "corner", "web"]), TEXT).uses(&modules, &BTreeMap::new());
         let found: Vec<_> =
-            uses.iter().map(|used| (used.room.as_str(), used.line, used.names.as_str())).collect();
+            uses.iter().map(|used| (used.module.as_str(), used.line, used.names.as_str())).collect();
         let expected = [(1, "attic/chest"), (1, "attic"), (2, "attic"), (2, "attic/chest"), (2, "cellar")];
         assert_eq!(found, expected.map(|(line, names)| ("attic/corner", line, names)));
     }
 
     #[test]
-    fn what_the_root_gives_out_belongs_to_its_room() {
+    fn what_the_root_gives_out_belongs_to_its_module() {
         let lib = File::read(words(&["lib"]), "pub mod lamps; pub use lamps::{Bulb, Lamp}; use std::fmt;");
-        let rooms = Rooms(words(&["lamps"]).into_iter().collect());
+        let modules = KnownModules(words(&["lamps"]).into_iter().collect());
         assert_eq!(
-            lib.re_exports(&rooms),
+            lib.re_exports(&modules),
             [("Bulb".to_owned(), "lamps".to_owned()), ("Lamp".to_owned(), "lamps".to_owned())]
         );
     }

@@ -1,4 +1,4 @@
-//! Hosts for the tests of their rooms: who is next there, and how requests end.
+//! Hosts for the tests of the modules here: who is next there, and how requests end.
 
 use std::time::{Duration, Instant};
 
