@@ -13,8 +13,8 @@ use crate::notification::DatedChange;
 use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::gaps::GapPolicy;
-use crate::sync::reading::snapshot::LastSeen;
-use crate::sync::saved::cache::FileCache;
+use crate::sync::reading::snapshot::{LastSeen, Snapshot};
+use crate::sync::saved::cache::{FileCache, HandledSnapshot};
 use crate::sync::saved::copy_state::CopyState;
 
 /// How much a synchronisation compares.
@@ -79,87 +79,159 @@ pub(crate) async fn synchronise_with_notified(
     ended.unwrap_or(Err(SyncError::TooLong { max })).map_err(|error| error.within(&target.directory))
 }
 
+/// What to do if the Resource List is the one that was handled before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice<S> {
+    /// Handle the changes since this state.
+    Changes(S, GapPolicy),
+    /// Compare everything.
+    Baseline,
+    /// Handle the changes from notifications, if there are any, and repeat the report of the list.
+    Notified(Option<S>),
+}
+
+/// What the choice depends on of a list that was handled before.
+#[derive(Clone, Copy, Debug)]
+struct HandledList {
+    /// As [`HandledSnapshot::is_without_point`].
+    is_without_point: bool,
+    /// As [`HandledSnapshot::names_versions`].
+    names_versions: bool,
+}
+
+/// Chooses for a list that has not changed. `saved` is the state from which changes are followed, and `is_from_elsewhere` says that
+/// `--since` gave it.
+fn choose<S>(has_changes: bool, saved: Option<S>, is_from_elsewhere: bool, list: HandledList) -> Choice<S> {
+    match (has_changes, saved) {
+        // The copy is newer than this list, except after --since. If the list names versions, reading it again cannot close a gap, so
+        // the gap is tolerated. Otherwise everything is fetched again.
+        (true, Some(saved)) if list.names_versions && !is_from_elsewhere => {
+            Choice::Changes(saved, GapPolicy::Tolerated)
+        }
+        (true, Some(saved)) => Choice::Changes(saved, GapPolicy::Refused),
+        // A killed run saved no point, so the changes since the list are unknown.
+        (true, None) if !list.is_without_point => Choice::Baseline,
+        // Without a Change List, notifications are the only record of changes until the next Resource List.
+        (_, saved) => Choice::Notified(saved),
+    }
+}
+
 impl Run<'_> {
     async fn synchronise(&self, depth: Depth) -> Result<Report, SyncError> {
-        let saved = self.starting_state(depth)?;
-        let copy_state = saved.as_ref().filter(|_| self.lists.changes.is_some());
         let now = DateTime::now();
-        let is_from_elsewhere = self.options.from.is_some();
-        let policy = match copy_state {
-            Some(copy_state) if !is_from_elsewhere => copy_state.gaps.policy(now),
-            _ => GapPolicy::Refused,
-        };
-        // After a gap, a newer Resource List is tried first, unless it was read a short time ago.
-        if let (Depth::Changes, Some(copy_state)) = (depth, copy_state)
-            && (copy_state.unproven.is_none() || policy == GapPolicy::Tolerated)
-            && let Some(report) = Box::pin(self.incremental(copy_state, copy_state.gaps, policy)).await?
-        {
+        let saved = self.starting_state(depth)?;
+        let saved = saved.as_ref();
+        if let Some(report) = Box::pin(self.changes_alone(depth, saved, now)).await? {
             return self.settle(report).await;
         }
         let loading = Arc::clone(&self.folder);
         let cache = blocking(move || FileCache::load(&loading)).await;
-        let enough = cache.snapshot_of(&self.scope).filter(|handled| match depth {
+        let handled = cache.snapshot_of(&self.scope).filter(|handled| match depth {
             Depth::Full => false,
             Depth::IfOutOfStep => handled.report.is_done(),
             Depth::Changes | Depth::IfListChanged => true,
         });
-        let last_seen =
-            enough.map(|handled| LastSeen { validators: &handled.validators, digest: &handled.digest });
-        let snapshot = match (self.lists.read(last_seen).await?, enough, copy_state) {
-            (Some(snapshot), ..) => snapshot,
-            (None, _, Some(copy_state)) => {
-                // The copy is newer than this list, except after --since. If the list names versions, reading it again cannot
-                // close a gap, so the gap is tolerated. Otherwise everything is fetched again.
-                let names_versions = enough.is_some_and(|handled| handled.names_versions);
-                let policy = if names_versions && !is_from_elsewhere {
-                    GapPolicy::Tolerated
-                } else {
-                    GapPolicy::Refused
-                };
-                let gaps = copy_state.gaps.list_read_at(now, names_versions);
-                match Box::pin(self.incremental(copy_state, gaps, policy)).await {
-                    Ok(Some(report)) => return self.settle(report).await,
-                    Ok(None) => self.lists.read_anew().await?,
+        let mut snapshot = None;
+        if let Some(handled) = handled {
+            let last_seen = LastSeen { validators: &handled.validators, digest: &handled.digest };
+            snapshot = self.lists.read(Some(last_seen)).await?;
+            if snapshot.is_none()
+                && let Some(report) = Box::pin(self.with_unchanged_list(handled, saved, now)).await?
+            {
+                return Ok(report);
+            }
+        }
+        let snapshot = match snapshot {
+            Some(snapshot) => snapshot,
+            None => self.lists.read_anew().await?,
+        };
+        Box::pin(self.compare(snapshot, cache, saved, now)).await
+    }
+
+    /// Handles the changes since the last run without a look at the Resource List; `None` if the list has to be read.
+    async fn changes_alone(
+        &self,
+        depth: Depth,
+        saved: Option<&CopyState>,
+        now: DateTime,
+    ) -> Result<Option<Report>, SyncError> {
+        let Some(saved) = self.followed(saved).filter(|_| depth == Depth::Changes) else { return Ok(None) };
+        let policy = if self.options.from.is_some() { GapPolicy::Refused } else { saved.gaps.policy(now) };
+        // After a gap, a newer Resource List is tried first, unless it was read a short time ago.
+        if saved.unproven.is_some() && policy == GapPolicy::Refused {
+            return Ok(None);
+        }
+        Box::pin(self.incremental(saved, saved.gaps, policy)).await
+    }
+
+    /// Brings the copy in step although the list says nothing new; `None` if everything has to be compared.
+    async fn with_unchanged_list(
+        &self,
+        handled: &HandledSnapshot,
+        saved: Option<&CopyState>,
+        now: DateTime,
+    ) -> Result<Option<Report>, SyncError> {
+        let HandledSnapshot { is_without_point, names_versions, .. } = *handled;
+        let list = HandledList { is_without_point, names_versions };
+        match choose(self.lists.changes.is_some(), saved, self.options.from.is_some(), list) {
+            Choice::Changes(saved, policy) => {
+                let gaps = saved.gaps.list_read_at(now, names_versions);
+                match Box::pin(self.incremental(saved, gaps, policy)).await {
+                    Ok(Some(report)) => self.settle(report).await.map(Some),
                     Err(error) if error.is_about_a_document() => {
                         tracing::warn!(%error, "cannot read the Change List; comparing all files instead");
-                        self.lists.read_anew().await?
+                        Ok(None)
                     }
-                    Err(error) => return Err(error),
+                    other => other,
                 }
             }
-            // A killed run saved no point, so the changes since the list are unknown.
-            (None, Some(handled), None) if self.lists.changes.is_some() && !handled.is_without_point => {
-                self.lists.read_anew().await?
-            }
-            (None, Some(handled), None) => {
-                // Without a Change List, notifications are the only record of changes until the next Resource List.
-                let is_due =
-                    |saved: &&CopyState| !self.lists.new_changes.is_empty() || saved.has_notified_retries();
-                if let Some(saved) = saved.as_ref().filter(is_due)
-                    && let Some(report) =
-                        Box::pin(self.incremental(saved, saved.gaps, GapPolicy::Refused)).await?
-                {
-                    return Ok(report);
-                }
-                let reached = saved.as_ref().map(|saved| saved.point.reached());
-                let in_copy = saved.as_ref().map_or(handled.report.in_copy, |saved| saved.resources);
-                return Ok(Report { in_copy, reached, ..handled.report.clone().repeated() });
-            }
-            // Cannot happen: without an earlier list, none counts as unchanged.
-            (None, None, None) => return Ok(Report::default()),
-        };
+            Choice::Baseline => Ok(None),
+            Choice::Notified(saved) => Box::pin(self.notified_alone(handled, saved)).await.map(Some),
+        }
+    }
+
+    /// Handles what only notifications named; if that is nothing, reports what the list came to.
+    async fn notified_alone(
+        &self,
+        handled: &HandledSnapshot,
+        saved: Option<&CopyState>,
+    ) -> Result<Report, SyncError> {
+        let is_due = |saved: &&CopyState| !self.lists.new_changes.is_empty() || saved.has_notified_retries();
+        if let Some(saved) = saved.filter(is_due)
+            && let Some(report) = Box::pin(self.incremental(saved, saved.gaps, GapPolicy::Refused)).await?
+        {
+            return Ok(report);
+        }
+        let reached = saved.map(|saved| saved.point.reached());
+        let in_copy = saved.map_or(handled.report.in_copy, |saved| saved.resources);
+        Ok(Report { in_copy, reached, ..handled.report.clone().repeated() })
+    }
+
+    /// Compares every file with the list.
+    async fn compare(
+        &self,
+        snapshot: Snapshot,
+        cache: FileCache,
+        saved: Option<&CopyState>,
+        now: DateTime,
+    ) -> Result<Report, SyncError> {
         if self.options.delete && snapshot.collected.file_map.is_empty() {
             return Err(SyncError::Empty { url: self.lists.list.clone() });
         }
-        let gaps = copy_state.map(|copy_state| copy_state.gaps).unwrap_or_default();
+        let gaps = self.followed(saved).map(|saved| saved.gaps).unwrap_or_default();
         let gaps = gaps.with(&snapshot.continuity, now).list_read_at(now, snapshot.collected.names_versions);
         // Of the changes since the last run, a baseline reads only those since the list.
-        let telling = match &saved {
+        let telling = match saved {
             Some(saved) => Box::pin(self.tell_since(&saved.point)).await?,
             None => None,
         };
         let report = Box::pin(self.baseline(snapshot, cache, gaps, telling)).await?;
         self.settle(report).await
+    }
+
+    /// The state, if the Source has a Change List in which its changes can be followed.
+    fn followed<'s>(&self, saved: Option<&'s CopyState>) -> Option<&'s CopyState> {
+        saved.filter(|_| self.lists.changes.is_some())
     }
 
     /// The state from which changes are followed: that of earlier runs, or `--since`, which keeps retries and gaps.
@@ -174,5 +246,40 @@ impl Run<'_> {
             Some(saved) => saved.at(point),
             None => CopyState::new(self.scope.clone(), point, Vec::new()),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Choice::{Baseline, Changes, Notified};
+    use super::GapPolicy::{Refused, Tolerated};
+    use super::*;
+
+    /// By digits, of which `?` is either: whether there is a Change List, whether there is a saved state, whether `--since` gave it, whether
+    /// the list is without a point, and whether it names versions.
+    const CHOICES: [(&str, Choice<()>); 7] = [
+        ("00???", Notified(None)),
+        ("01???", Notified(Some(()))),
+        ("10?0?", Baseline),
+        ("10?1?", Notified(None)),
+        ("110?0", Changes((), Refused)),
+        ("110?1", Changes((), Tolerated)),
+        ("111??", Changes((), Refused)),
+    ];
+
+    #[test]
+    fn whatever_is_known_of_an_unchanged_list_exactly_one_choice_follows() {
+        for number in 0..32 {
+            let facts = format!("{number:05b}");
+            let is_of = |pattern: &str| {
+                pattern.bytes().zip(facts.bytes()).all(|(wanted, fact)| wanted == b'?' || wanted == fact)
+            };
+            let expected: Vec<_> = CHOICES.iter().filter(|(pattern, _)| is_of(pattern)).collect();
+            let [has_changes, is_saved, is_from_elsewhere, is_without_point, names_versions] =
+                [0, 1, 2, 3, 4].map(|at| facts.as_bytes()[at] == b'1');
+            let list = HandledList { is_without_point, names_versions };
+            let chosen = choose(has_changes, is_saved.then_some(()), is_from_elsewhere, list);
+            assert_eq!(expected.iter().map(|(_, choice)| *choice).collect::<Vec<_>>(), [chosen], "{facts}");
+        }
     }
 }
