@@ -6,12 +6,12 @@ use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
 use resync_core::websub::link_header::LinkHeader;
 use resync_core::websub::signature::SignedBody;
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::sync::oneshot;
 
 use super::Notification;
-use crate::state::{Arrival, Identity, Stage, StateError, SubscriptionId, Subscriptions, Unfinished};
+use crate::state::{Arrival, Identity, Stage, StateError, SubscriptionId, Subscriptions, Unfinished, Window};
 
 /// One authentic notification.
 ///
@@ -138,6 +138,20 @@ pub(super) struct Received {
     pub(super) body: SignedBody,
 }
 
+impl Received {
+    /// As the journal keeps it, still without its number and what is missing before it.
+    fn arrival(&self, token: &str) -> Arrival {
+        Arrival {
+            number: 0,
+            token: token.to_owned(),
+            id: self.id,
+            content_type: self.content_type.clone(),
+            links: (self.links.iter().len() > 0).then(|| self.links.to_string()),
+            skipped: 0,
+        }
+    }
+}
+
 /// Why a notification is not accepted for now.
 #[derive(Debug)]
 pub(super) enum NotAccepted {
@@ -160,74 +174,113 @@ pub(super) async fn accept(
     sender: &mpsc::Sender<Delivery>,
     max_waiting: u64,
 ) -> Result<(), NotAccepted> {
-    let Received { id, topic, content_type, links, body } = received;
-    let identity = id.map(|id| Identity::new(id, body.body()));
-    let saved = subscriptions.with_window(token, |window| {
-        match identity.and_then(|identity| window.stage(identity)) {
-            Some(Stage::Writing) => return Err(NotAccepted::InProgress),
-            Some(Stage::Open | Stage::Done) => {
-                tracing::debug!(?id, "ignored a repeated notification");
-                return Ok(None);
-            }
-            None => {}
-        }
-        let permit = sender.clone().try_reserve_owned().map_err(|error| match error {
-            TrySendError::Full(_) => NotAccepted::Full,
-            TrySendError::Closed(_) => NotAccepted::Closed,
-        })?;
-        let arrival = Arrival {
-            number: 0,
-            token: token.to_owned(),
-            id,
-            content_type: content_type.clone(),
-            links: (links.iter().len() > 0).then(|| links.to_string()),
-            skipped: 0,
-        };
-        let bytes = arrival.bytes(&body);
-        if !subscriptions.try_reserve(bytes, max_waiting) {
-            return Err(NotAccepted::Full);
-        }
-        let skipped = id.map_or(0, |id| window.skipped(id));
-        let record = subscriptions.journal_number();
-        let stage = if record.is_some() { Stage::Writing } else { Stage::Open };
-        let slot = identity.map(|identity| window.push(identity, stage));
-        let receipt = Receipt {
-            subscription: SubscriptionId(token.into()),
-            slot,
-            record,
-            bytes,
-            subscriptions: subscriptions.clone(),
-            is_done: false,
-        };
-        let mut delivery = Delivery { id, topic, skipped, content_type, links, body, receipt };
-        let Some(number) = record else {
-            permit.send(delivery);
+    let identity = received.id.map(|id| Identity::new(id, received.body.body()));
+    let admit = |window: &mut Window| -> Result<Option<oneshot::Receiver<bool>>, NotAccepted> {
+        if is_repeated(window, identity)? {
             return Ok(None);
-        };
-        let arrival = Arrival { number, skipped, ..arrival };
-        let (send, saved) = oneshot::channel();
-        let body = delivery.body.clone();
-        let then = move |result: std::io::Result<()>| {
-            let is_saved = result.is_ok();
-            if is_saved {
-                let receipt = &delivery.receipt;
-                let (subscriptions, token) = (receipt.subscriptions.clone(), receipt.subscription.clone());
-                subscriptions.with_window(&token.0, |window| slot.map(|slot| window.written(slot)));
-                permit.send(delivery);
-            } else {
-                delivery.receipt.record = None;
-                drop(delivery);
-            }
-            // A hub that no longer waits sends it again; then it is a repetition.
-            let _ = send.send(is_saved);
-        };
-        subscriptions.journal_append(arrival, &body, Box::new(then));
-        Ok(Some(saved))
-    })?;
+        }
+        let arrival = received.arrival(token);
+        let bytes = arrival.bytes(&received.body);
+        let permit = reserve(subscriptions, sender, bytes, max_waiting)?;
+        let delivery = stage(window, identity, received, subscriptions, token, bytes);
+        Ok(hand_over_once_saved(delivery, arrival, permit))
+    };
+    let saved = subscriptions.with_window(token, admit)?;
     match saved {
         None => Ok(()),
         Some(saved) => saved.await.unwrap_or(false).then_some(()).ok_or(NotAccepted::NotSaved),
     }
+}
+
+/// Whether the window knows it already.
+fn is_repeated(window: &Window, identity: Option<Identity>) -> Result<bool, NotAccepted> {
+    match identity.and_then(|identity| window.stage(identity)) {
+        Some(Stage::Writing) => return Err(NotAccepted::InProgress),
+        Some(Stage::Open | Stage::Done) => {
+            tracing::debug!(id = ?identity.map(|identity| identity.id), "ignored a repeated notification");
+            return Ok(true);
+        }
+        None => {}
+    }
+    Ok(false)
+}
+
+/// Takes a place in the queue of the receiver, and so many bytes of those that may wait.
+fn reserve(
+    subscriptions: &Subscriptions,
+    sender: &mpsc::Sender<Delivery>,
+    bytes: u64,
+    max_waiting: u64,
+) -> Result<OwnedPermit<Delivery>, NotAccepted> {
+    let permit = sender.clone().try_reserve_owned().map_err(|error| match error {
+        TrySendError::Full(_) => NotAccepted::Full,
+        TrySendError::Closed(_) => NotAccepted::Closed,
+    })?;
+    if subscriptions.try_reserve(bytes, max_waiting) { Ok(permit) } else { Err(NotAccepted::Full) }
+}
+
+/// Puts it into the window, so that another attempt is recognised from now on. `bytes` are reserved for it.
+fn stage(
+    window: &mut Window,
+    identity: Option<Identity>,
+    received: Received,
+    subscriptions: &Subscriptions,
+    token: &str,
+    bytes: u64,
+) -> Delivery {
+    let Received { id, topic, content_type, links, body } = received;
+    let skipped = id.map_or(0, |id| window.skipped(id));
+    let record = subscriptions.journal_number();
+    let stage = if record.is_some() { Stage::Writing } else { Stage::Open };
+    let slot = identity.map(|identity| window.push(identity, stage));
+    let receipt = Receipt {
+        subscription: SubscriptionId(token.into()),
+        slot,
+        record,
+        bytes,
+        subscriptions: subscriptions.clone(),
+        is_done: false,
+    };
+    Delivery { id, topic, skipped, content_type, links, body, receipt }
+}
+
+/// Writes it to the journal, then hands it over; returns who says whether it was written. Without a journal hands it over at once.
+fn hand_over_once_saved(
+    delivery: Delivery,
+    arrival: Arrival,
+    permit: OwnedPermit<Delivery>,
+) -> Option<oneshot::Receiver<bool>> {
+    let Some(number) = delivery.receipt.record else {
+        permit.send(delivery);
+        return None;
+    };
+    let arrival = Arrival { number, skipped: delivery.skipped, ..arrival };
+    let (subscriptions, body) = (delivery.receipt.subscriptions.clone(), delivery.body.clone());
+    let (send, saved) = oneshot::channel();
+    let then = move |result: std::io::Result<()>| {
+        let is_saved = result.is_ok();
+        if is_saved {
+            hand_over(delivery, permit);
+        } else {
+            give_up(delivery);
+        }
+        // A hub that no longer waits sends it again; then it is a repetition.
+        let _ = send.send(is_saved);
+    };
+    subscriptions.journal_append(arrival, &body, Box::new(then));
+    Some(saved)
+}
+
+fn hand_over(delivery: Delivery, permit: OwnedPermit<Delivery>) {
+    let Receipt { subscription, slot, subscriptions, .. } = &delivery.receipt;
+    subscriptions.with_window(&subscription.0, |window| slot.map(|slot| window.written(slot)));
+    permit.send(delivery);
+}
+
+/// The next attempt is a new notification, and what is reserved for this one is free again.
+fn give_up(mut delivery: Delivery) {
+    delivery.receipt.record = None;
+    drop(delivery);
 }
 
 /// The receiving end of a [`Callback`](super::Callback).
