@@ -6,7 +6,7 @@ use std::{
 };
 
 use resync_common::words::{counted, quoted};
-use resync_core::{build, rules::Violations};
+use resync_core::{build, datetime::DateTime, rules::Violations};
 
 /// What was tried with a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +187,20 @@ pub enum Error {
     NotListed {
         /// The folder of the set.
         out: PathBuf,
+    },
+
+    /// Versions that are to be forgotten have the same bytes as others.
+    #[error(
+        "nothing is removed, since the same bytes are kept for {}, the first of `{uri}` from {moment} on; to forget these, too, add --with-others",
+        counted(*others, "other version", "other versions")
+    )]
+    SharedBytes {
+        /// How many others.
+        others: u64,
+        /// The resource of the first of them.
+        uri: String,
+        /// When that version began.
+        moment: DateTime,
     },
 
     /// The site has no hub.

@@ -12,7 +12,7 @@
 //!
 //! Either way the hubs of a set get notifications on two channels, each with a topic of its own. Change Notifications say which resources changed; they wait
 //! in an outbox until each hub accepted them. A Framework Notification says which documents changed. [`notify()`] posts both. [`serve`] serves a site over
-//! HTTP, [`check`] checks it against the rules, and [`status()`] shows its state.
+//! HTTP, [`check`] checks it against the rules, [`status()`] shows its state, and [`forget`] takes versions of resources out for good.
 //!
 //! The way of the data, by module: [`settings`] (or a file, [`config`]) → inventory → [`publish`] → outbox → [`mod@notify`].
 //!
@@ -47,6 +47,7 @@
 pub mod check;
 pub mod config;
 mod error;
+pub mod forget;
 mod helpers;
 mod inventory;
 pub mod notify;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Completes an interrupted run; returns its changes, and what was written.
-pub(super) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
+pub(crate) fn complete(lock: &Lock) -> Result<(Changes, Vec<Written>), Error> {
     let Some(plan) = Plan::load(lock.out())? else { return Ok(Default::default()) };
     tracing::info!(build = plan.build, "completing an interrupted run");
     keep_what_is_done(lock.out())?;

@@ -35,12 +35,11 @@ use resync_core::{
     document::{Capability, Change},
 };
 
-use self::{
+pub(crate) use self::{
     completing::complete,
-    listing::Listing,
-    new_folders::NewFolders,
-    plan::Plan,
-    planning::{Run, is_outdated},
+    due_dumps::DumpBackoff,
+    in_place::{is_in_place, restamp},
+    retire::retired_sets,
 };
 pub use self::{
     dry_run::DryRun,
@@ -50,10 +49,11 @@ pub use self::{
     owner::{Claim, claim, configuration_of},
     retire::{RetireFailure, clear},
 };
-pub(crate) use self::{
-    due_dumps::DumpBackoff,
-    in_place::{is_in_place, restamp},
-    retire::retired_sets,
+use self::{
+    listing::Listing,
+    new_folders::NewFolders,
+    plan::Plan,
+    planning::{Run, is_outdated},
 };
 pub use crate::versions::Unkept;
 use crate::{

@@ -23,7 +23,7 @@ use resync_core::{
         ACCEPT_DATETIME, Described, HttpDate, LINK_FORMAT_TYPE, Layout, MEMENTO_DATETIME, Stamp,
         VERSIONS_PATH, Version as _, VersionPath, Versions,
     },
-    websub::{LinkHeader, TopicUrl, legal_target},
+    websub::{LinkHeader, legal_target},
 };
 use tokio::sync::Semaphore;
 use url::Url;
@@ -36,7 +36,7 @@ use crate::{
     publish,
     site::Site,
     state::State,
-    versions::{Journal, Version},
+    versions::{Journal, Version, spellings},
 };
 
 /// Requests that look into the journal at once. Each may hold a few bytes of every version of one resource.
@@ -172,8 +172,7 @@ impl Past {
 impl History {
     /// All that is known of an original, by its URI as it was sent or in its normal form.
     fn of(journal: &Journal, sent: &str, named: Option<Stamp>) -> io::Result<Option<Self>> {
-        let normal = TopicUrl::parse(sent).ok().map(|url| url.key().to_owned());
-        for original in [Some(sent.to_owned()), normal].into_iter().flatten() {
+        for original in spellings(sent) {
             let (mut stamps, mut wanted) = (Vec::new(), None);
             for version in journal.versions(&original) {
                 let version = version?;

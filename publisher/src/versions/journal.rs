@@ -16,6 +16,7 @@ use resync_core::{
     digest::Digest,
     document::Change,
     memento::{self, Stamp},
+    websub::TopicUrl,
 };
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +153,12 @@ impl Journal {
 /// The paths of files of the journal.
 pub(super) fn paths(out: &Path, segments: &[Segment]) -> Vec<PathBuf> {
     segments.iter().map(|segment| out.join(FOLDER).join(&segment.name)).collect()
+}
+
+/// The URIs by which the journal may know what somebody names: as it is written, and in its normal form.
+pub(crate) fn spellings(uri: &str) -> impl Iterator<Item = String> + use<> {
+    let normal = TopicUrl::parse(uri).ok().map(|url| url.key().to_owned());
+    [Some(uri.to_owned()), normal].into_iter().flatten()
 }
 
 /// The versions of one resource, oldest first. Ends after an error.

@@ -3,21 +3,25 @@
 //! A run takes the bytes of what it sees for the first time while it takes the inventory ([`Taking`]), and writes what it saw into the
 //! next file of the journal. Both are on the disk before the run's plan is. The state names the files of the journal
 //! ([`crate::state::KeptVersions`]), so the Change Lists and the journal advance in one step. [`retention`] removes the oldest bytes
-//! after that. [`Journal`] is how the rest is read.
+//! after that. What [`Forgotten`] names is never kept again. [`Journal`] is how the rest is read.
 
+mod forgotten;
 mod journal;
 mod links;
 pub(crate) mod retention;
 mod segments;
+mod sharing;
 mod store;
 mod taken;
 mod taking;
 
 pub use self::taken::Unkept;
 pub(crate) use self::{
-    journal::{Journal, Version, VersionLine},
+    forgotten::Forgotten,
+    journal::{Journal, Version, VersionLine, spellings},
     links::VersionLinks,
     segments::{advanced, remove_all, sweep},
+    sharing::sharers,
     store::{Content, Store},
     taken::Taken,
     taking::{Records, Taking},

@@ -2,10 +2,10 @@
 //! present version (MEM-013). The journal keeps its lines, so that what is gone can be told from what never was.
 //!
 //! A pass reads the whole journal, and seldom: when a sixteenth of the time, or of the room, has gone by since the one before. Its memory
-//! is bounded by splitting the digests into sixteen parts.
+//! is bounded by splitting the digests into sixteen parts. The same pass removes what is [forgotten](super::forgotten), present or not.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File},
     io::{self, BufReader, BufWriter, Seek as _, Write as _},
     path::Path,
@@ -14,13 +14,14 @@ use std::{
 use resync_core::{datetime::DateTime, digest::Digest, document::Change};
 
 use super::{
+    forgotten::Forgotten,
     journal::{Journal, VersionLine},
     store::Store,
 };
 use crate::{
     error::{Action, Error},
     helpers::files,
-    settings::VersionRules,
+    settings::{Keep, VersionRules},
     state::{KeptVersions, Lock, State},
 };
 
@@ -33,18 +34,44 @@ const PRESENT: i64 = i64::MAX;
 /// The moments of a histogram are told apart as far as so many fit.
 const MOST_MOMENTS: usize = 65_536;
 
-/// Removes what is due, and records it in the state.
+/// Removes what is due, and what a killed run was to remove for good; records it in the state.
 pub(crate) fn apply(lock: &Lock, now: DateTime) -> Result<(), Error> {
-    let out = lock.out();
-    let mut state = State::load(out)?;
+    let mut state = State::load(lock.out())?;
     let rules = state.settings.versions.clone();
-    let Some(kept) = state.versions.as_mut().filter(|kept| is_due(kept, &rules, now)) else { return Ok(()) };
+    if state.versions.as_ref().is_some_and(|kept| is_due(kept, &rules, now)) {
+        return make_pass(lock, &mut state, Forgotten::load(lock.out())?, &rules, now);
+    }
+    remove_forgotten(lock, &mut state)
+}
+
+/// Removes only what is to go for good, and counts what is left; records it in the state.
+pub(crate) fn remove_forgotten(lock: &Lock, state: &mut State) -> Result<(), Error> {
+    let forgotten = Forgotten::load(lock.out())?;
+    if !forgotten.is_pending() {
+        return Ok(());
+    }
+    let all = VersionRules { keep: Keep::Always, bytes: u64::MAX, only: Vec::new() };
+    make_pass(lock, state, forgotten, &all, DateTime::now())
+}
+
+fn make_pass(
+    lock: &Lock,
+    state: &mut State,
+    forgotten: Forgotten,
+    rules: &VersionRules,
+    now: DateTime,
+) -> Result<(), Error> {
+    let out = lock.out();
+    let Some(kept) = state.versions.as_mut() else { return Ok(()) };
     let journal = Journal::with(out, Some(&*kept));
     let store = Store::of(out);
-    Pass::of(&journal, &store)
-        .and_then(|mut pass| pass.apply(&store, kept, &rules, now))
+    forgotten
+        .remove(&store)
+        .and_then(|()| Pass::of(&journal, &store, &forgotten.all()))
+        .and_then(|mut pass| pass.apply(&store, kept, rules, now))
         .map_err(Error::cannot(Action::Remove, store.folder()))?;
-    state.save(lock)
+    state.save(lock)?;
+    forgotten.complete(lock)
 }
 
 fn is_due(kept: &KeptVersions, rules: &VersionRules, now: DateTime) -> bool {
@@ -73,8 +100,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// Reads the journal.
-    fn of(journal: &Journal, store: &Store) -> io::Result<Self> {
+    /// Reads the journal. What is forgotten, no version wants.
+    fn of(journal: &Journal, store: &Store, forgotten: &HashSet<Digest>) -> io::Result<Self> {
         fs::create_dir_all(store.folder())?;
         let new = || Ok::<_, io::Error>(BufWriter::new(tempfile::tempfile_in(store.folder())?));
         let mut parts = (0..16).map(|_| new()).collect::<io::Result<Vec<_>>>()?;
@@ -83,7 +110,8 @@ impl Pass {
         loop {
             let line = lines.next_line(&mut buffer)?;
             if let Some(before) = &before
-                && let Some(digest) = before.digest.filter(|_| before.change != Change::Deleted)
+                && before.change != Change::Deleted
+                && let Some(digest) = before.digest.filter(|digest| !forgotten.contains(digest))
             {
                 let next = line.as_ref().filter(|line| line.loc() == before.loc());
                 let until = next.map_or(PRESENT, |next| next.moment.unix_millis());

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, BufReader, Read, Write},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -61,6 +61,12 @@ impl Store {
         files::if_there(File::open(self.path(digest)))
     }
 
+    /// The length of the file of a content, whatever its bytes are now; `None` where there is none.
+    pub(crate) fn length(&self, digest: &Digest) -> io::Result<Option<u64>> {
+        let there = files::if_there(fs::metadata(self.path(digest)))?;
+        Ok(there.filter(Metadata::is_file).map(|there| there.len()))
+    }
+
     /// The files whose bytes are not those that their names tell.
     pub(crate) fn damaged(&self) -> io::Result<Vec<PathBuf>> {
         let mut damaged = Vec::new();
@@ -102,6 +108,8 @@ pub(super) struct Incoming {
     there: OpenFolder,
     pending: Vec<(TempPath, Digest, u64)>,
     known: HashSet<Digest>,
+    /// Those that nobody keeps any more.
+    pub(super) forgotten: HashSet<Digest>,
     unsynced: BTreeSet<PathBuf>,
     /// When a run told last what it has seen: what a folder had then is on the disk. The state says nothing of that: others save it, too.
     synced: Option<SystemTime>,
@@ -115,10 +123,12 @@ pub(super) struct Incoming {
 impl Incoming {
     /// For a store with this newest file of the journal, if there is any.
     pub(super) fn new(store: Store, newest: Option<&Path>) -> Self {
-        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
+        let (pending, known, forgotten, unsynced) =
+            (Vec::new(), HashSet::new(), HashSet::new(), BTreeSet::new());
         let synced = newest.and_then(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
         let there = OpenFolder::open(&store.folder);
-        Self { store, there, pending, known, unsynced, synced, is_open: false, bytes: 0, copied: 0 }
+        let (is_open, bytes, copied) = (false, 0, 0);
+        Self { store, there, pending, known, forgotten, unsynced, synced, is_open, bytes, copied }
     }
 
     /// Whether a content is there, or on its way. It is not read: a file with its name and, where that is told, its length is trusted.
@@ -132,7 +142,8 @@ impl Incoming {
         })
     }
 
-    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. What would fill the disk is refused.
+    /// Takes a content over, if it has the length and the digests of the item; returns its SHA-256. One that is forgotten is not kept. What
+    /// would fill the disk is refused.
     pub(super) fn take(&mut self, content: Content, item: &Item) -> io::Result<Option<Digest>> {
         self.open()?;
         let mut draft = durable::temporary(&self.store.folder)?;
@@ -143,7 +154,7 @@ impl Incoming {
         let is_it =
             item.length.is_none_or(|told| told == length) && item.hashes.compare(&hashes) == Agreement::Same;
         let Some(digest) = hashes.get(Algorithm::Sha256).copied().filter(|_| is_it) else { return Ok(None) };
-        if !self.has(&digest, Some(length)) {
+        if !self.forgotten.contains(&digest) && !self.has(&digest, Some(length)) {
             self.pending.push((draft.into_temp_path(), digest, length));
             self.known.insert(digest);
             self.bytes += length;

@@ -10,6 +10,7 @@ use resync_core::{
 };
 
 use super::{
+    forgotten::Forgotten,
     journal::{Finder, Journal, Lines, VersionLine},
     links::VersionLinks,
     segments,
@@ -53,7 +54,8 @@ struct Work {
     seen: HashMap<String, u64>,
     /// Whether there is no room.
     is_full: bool,
-    /// Whether the journal cannot be read: then nobody can tell which versions there are, and the run goes on without them.
+    /// Whether the journal, or what is forgotten, cannot be read: then nobody can tell which versions there are or may be, and the run goes on
+    /// without them.
     is_unreadable: bool,
     taken: Taken,
     unkept: Unkept,
@@ -89,7 +91,7 @@ impl Taking {
             replaced: None,
             is_whole: !is_due,
         };
-        Self(Some(Work {
+        let mut work = Work {
             links,
             incoming: Incoming::new(Store::of(out), journal.newest()),
             contents: Box::new(|_| Ok(None)),
@@ -106,7 +108,15 @@ impl Taking {
             is_unreadable: false,
             taken,
             unkept: Unkept::default(),
-        }))
+        };
+        match Forgotten::load(out) {
+            Ok(forgotten) => work.incoming.forgotten = forgotten.all(),
+            Err(error) => {
+                work.is_unreadable = true;
+                work.failed(FOLDER, io::Error::other(error));
+            }
+        }
+        Self(Some(work))
     }
 
     /// Where the bytes come from.
@@ -300,10 +310,13 @@ impl Work {
         Ok(ordinal)
     }
 
-    /// Keeps what a change led to; returns the SHA-256 as far as it is known, and whether the bytes are kept.
+    /// Keeps what a change led to, unless it is forgotten; returns the SHA-256 as far as it is known, and whether the bytes are kept.
     fn keep(&mut self, event: &Event) -> (Option<Digest>, bool) {
         let item = &event.item;
         let told = item.hashes.get(Algorithm::Sha256).copied();
+        if told.is_some_and(|told| self.incoming.forgotten.contains(&told)) {
+            return (told, false);
+        }
         if told.is_some_and(|told| self.incoming.has(&told, item.length)) {
             self.taken.count += 1;
             return (told, true);
@@ -319,8 +332,9 @@ impl Work {
         });
         let kept = match kept {
             Ok(Some(digest)) => {
-                self.taken.count += 1;
-                (Some(digest), true)
+                let is_kept = !self.incoming.forgotten.contains(&digest);
+                self.taken.count += u64::from(is_kept);
+                (Some(digest), is_kept)
             }
             Ok(None) => {
                 self.unkept.changed += 1;

@@ -114,6 +114,7 @@ const PUBLISHER: Layers = Layers {
         "check",
         "serve",
         "status",
+        "forget",
         "notify",
         "publish",
         "outbox",

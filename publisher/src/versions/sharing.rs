@@ -1,0 +1,44 @@
+//! Which versions of other resources have the same bytes: these are kept once, so they go together (MEM-010).
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+};
+
+use resync_core::{datetime::DateTime, digest::Digest, document::Change};
+
+use super::journal::Journal;
+
+/// The versions of other resources with one content.
+#[derive(Default)]
+pub(crate) struct Sharers {
+    pub(crate) count: u64,
+    /// The first of them, by URI and moment.
+    pub(crate) named: Vec<(String, DateTime)>,
+}
+
+/// Of each content the versions that resources other than `loc` have of it, so many of them with their names. Reads the whole journal.
+pub(crate) fn sharers(
+    journal: &Journal,
+    loc: &str,
+    contents: &HashSet<Digest>,
+    most_named: usize,
+) -> io::Result<HashMap<Digest, Sharers>> {
+    let mut found: HashMap<Digest, Sharers> = HashMap::new();
+    if contents.is_empty() {
+        return Ok(found);
+    }
+    let (mut lines, mut buffer) = (journal.lines()?, Vec::new());
+    while let Some(line) = lines.next_line(&mut buffer)? {
+        let is_other = line.loc != loc && line.change != Change::Deleted;
+        let Some(digest) = line.digest.filter(|digest| is_other && contents.contains(digest)) else {
+            continue;
+        };
+        let sharers = found.entry(digest).or_default();
+        sharers.count += 1;
+        if sharers.named.len() < most_named {
+            sharers.named.push((line.loc, line.moment));
+        }
+    }
+    Ok(found)
+}
