@@ -20,6 +20,7 @@ use resync_common::{
     words::quoted,
 };
 use resync_core::{
+    datetime::DateTime,
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
 };
@@ -27,6 +28,7 @@ use resync_publisher::{
     BaseUrl, Error, HubUrl, Settings, UrlError,
     check::PACKAGE_BYTES,
     config::{self, Config},
+    forget::Which,
     notify::Token,
     state::{State, set_folders},
 };
@@ -100,6 +102,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show what was built, and what waits for each hub
     Status(StatusArgs),
+    /// Take versions of a file out for good; without --at or --all, list those that are kept
+    Forget(ForgetArgs),
     /// Check or print the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -427,6 +431,31 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// A file of the collection, which may be gone, or its URI in the lists
+    #[arg(value_name = "FILE|URI")]
+    pub(crate) resource: OsString,
+    #[command(flatten)]
+    pub(crate) out: OutArgs,
+    /// Remove the version that began at this moment, as the list shows it
+    #[arg(long, value_name = "TIME", group = "which")]
+    at: Option<DateTime>,
+    /// Remove all versions of the file
+    #[arg(long, group = "which")]
+    all: bool,
+    /// Remove them even if other versions have the same bytes, which are then removed, too
+    #[arg(long, requires = "which")]
+    pub(crate) with_others: bool,
+}
+
+impl ForgetArgs {
+    /// What is to be removed; `None` to list what is kept.
+    pub(crate) fn which(&self) -> Option<Which> {
+        self.at.map(Which::At).or_else(|| self.all.then_some(Which::All))
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Files, the folder of a site, or the URL of a document, best of a Source Description; Change Notifications in the order they were sent
     /// [default: the site that --out or the configuration names]
@@ -466,7 +495,8 @@ impl Cli {
 }
 
 /// Flags without a variable, which would apply to every run.
-const ONE_RUN: [&str; 4] = ["take_over", "allow_empty", "drop_hub", "dry_run"];
+const ONE_RUN: [&str; 8] =
+    ["take_over", "allow_empty", "drop_hub", "dry_run", "resource", "at", "all", "with_others"];
 
 /// The command line with all its habits.
 pub(crate) fn command() -> clap::Command {

@@ -46,6 +46,10 @@ pub(crate) enum Failure {
     StrangeHub { hub: HubUrl, file: PathBuf },
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
+    #[error(
+        "no version of {0} was ever kept; name a file of the collection, or its URI in the lists, and list its versions without --at"
+    )]
+    NeverKept(String),
     /// The answer of each hub has been printed.
     #[error("{failed} of {} could not be notified", counted(*all, "hub", "hubs"))]
     Hubs { failed: usize, all: usize },
@@ -92,7 +96,8 @@ impl Failure {
                 | Error::StillNamed { .. }
                 | Error::WhoseToken { .. }
                 | Error::BadToken
-                | Error::NoBaseUrl { .. },
+                | Error::NoBaseUrl { .. }
+                | Error::SharedBytes { .. },
             ) => BAD_CONFIGURATION,
             _ => FAILED,
         }

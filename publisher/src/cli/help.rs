@@ -50,6 +50,14 @@ pub(super) const HELP: Help = Help {
             ],
         ),
         ("status", &["resync-source status", "resync-source status --json"]),
+        (
+            "forget",
+            &[
+                "resync-source forget papers/a.pdf",
+                "resync-source forget papers/a.pdf --at 2026-03-01T09:30:00Z",
+                "resync-source forget https://example.org/papers/a.pdf --all --with-others",
+            ],
+        ),
         ("config check", &["resync-source config check --config source.toml"]),
         ("config print", &["resync-source config print"]),
         (

@@ -4,6 +4,7 @@ mod arguments;
 mod build;
 mod failure;
 mod findings;
+mod forget;
 mod help;
 mod init;
 mod json;
@@ -47,6 +48,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(arguments) => show::serve(arguments).await,
         Command::Check(arguments) => show::check(&arguments).await,
         Command::Status(arguments) => show::status(&arguments),
+        Command::Forget(arguments) => forget::run(&arguments),
         Command::Config(ConfigCommand::Check(arguments)) => {
             let file = arguments.file().ok_or(Failure::NoConfiguration)?;
             Config::load(&file)?;

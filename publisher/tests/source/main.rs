@@ -8,6 +8,7 @@ mod dumping;
 mod duties;
 mod emptied;
 mod failing_disk;
+mod forgetting;
 mod hubs_on_hold;
 mod killing;
 mod knowing;

@@ -270,6 +270,27 @@ fn mem031_a_deletion_is_gone_with_a_date_and_what_retention_removed_is_gone_with
 }
 
 #[test]
+fn mem031_what_is_forgotten_is_gone_without_a_date_and_all_other_versions_keep_their_uris() {
+    let (past, server) = four_days();
+    let versions = listed(&server, A);
+    let uris = |listed: &[Listed]| listed.iter().map(|one| one.uri.clone()).collect::<Vec<_>>();
+    let second = versions[1].date.parse::<HttpDate>().unwrap().datetime().to_string();
+    run(&["forget", A, "--at", &second, "--config", text(&past.config)]).succeeded();
+    let gone = server.get(versions[1].path());
+    assert_eq!((gone.status, gone.header("memento-datetime")), (410, ""));
+    assert_eq!(gone.header("cache-control"), "", "it is not gone for good in caches");
+    assert!(gone.header("link").contains("rel=\"timegate\""));
+    assert_eq!(uris(&listed(&server, A)), uris(&versions));
+    assert_eq!(asked(&server, A, &noon_of(1)).header("location"), versions[1].uri, "no other is passed off");
+    for (index, bytes) in [(0, "one"), (3, "four4")] {
+        assert_eq!(server.get(versions[index].path()).body, bytes.as_bytes());
+    }
+    let deleted = server.get(versions[2].path());
+    assert_eq!((deleted.status, deleted.header("memento-datetime")), (410, versions[2].date.as_str()));
+    assert_eq!(server.get("/data/a.txt").body, b"four4", "the file itself is published");
+}
+
+#[test]
 fn mem015_mem032_of_two_versions_in_one_second_each_has_its_uri_and_the_later_is_led_to() {
     const LEAF: &str = "http://source.example/data/leaf";
     let prefix = "/data/plants/resync/versions/";

@@ -25,13 +25,13 @@ use crate::{
 };
 
 /// A place that keeps versions by these keys, and its configuration.
-fn keeping(keys: &str) -> (Place, PathBuf) {
+pub(crate) fn keeping(keys: &str) -> (Place, PathBuf) {
     let place = Place::new();
     let config = keeping_in(&place, keys);
     (place, config)
 }
 
-fn keeping_in(place: &Place, keys: &str) -> PathBuf {
+pub(crate) fn keeping_in(place: &Place, keys: &str) -> PathBuf {
     let top = format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\n");
     configured(place, &format!("{top}{keys}"))
 }
@@ -39,7 +39,7 @@ fn keeping_in(place: &Place, keys: &str) -> PathBuf {
 /// Everything is kept.
 pub(crate) const ALWAYS: &str = "[versions]\nkeep = \"always\"\n";
 
-fn build(config: &Path) -> Run {
+pub(crate) fn build(config: &Path) -> Run {
     run(&["build", "--config", text(config)])
 }
 
@@ -51,14 +51,14 @@ fn stored(out: &Path, digest: &Digest) -> PathBuf {
 }
 
 /// All contents that are kept.
-fn kept(out: &Path) -> BTreeSet<Vec<u8>> {
+pub(crate) fn kept(out: &Path) -> BTreeSet<Vec<u8>> {
     let folders = fs::read_dir(out.join(".resync-source/versions")).into_iter().flatten();
     let folders = folders.map(|folder| folder.unwrap().path()).filter(|path| path.is_dir());
     let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
     files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect()
 }
 
-fn contents(texts: &[&str]) -> BTreeSet<Vec<u8>> {
+pub(crate) fn contents(texts: &[&str]) -> BTreeSet<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 

@@ -283,6 +283,7 @@ fn a_configuration_that_cannot_be_read_or_makes_no_sense_ends_with_64() {
         "resync-source build",
         "resync-source publish",
         "resync-source status",
+        "resync-source forget a.txt",
         "resync-source serve",
         "resync-destination sync http://a.example/ x",
         "resync-source config check",

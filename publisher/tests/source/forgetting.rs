@@ -1,0 +1,210 @@
+//! `resync-source forget`: which versions go, what stays as it is, and what no later build keeps again.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt as _,
+    path::{Path, PathBuf},
+};
+
+use resync_core::document::Relation;
+use resync_harness::{Machine, seed};
+use serde_json::{Value, json};
+
+use crate::{
+    killing::listed,
+    support::{BASE, Place, Run, program, run, text},
+    versions::{ALWAYS, build, contents, keeping, keeping_in, kept},
+};
+
+/// What was kept of `a.txt`, which was "alpha" and is "beta!"; `copy.txt` is "alpha".
+fn changed() -> (Place, PathBuf) {
+    let (place, config) = keeping(ALWAYS);
+    place.put("copy.txt", "alpha");
+    build(&config).succeeded();
+    place.put("a.txt", "beta!");
+    build(&config).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]));
+    (place, config)
+}
+
+fn forget(config: &Path, more: &[&str]) -> Run {
+    run(&[&["forget", "--config", text(config)][..], more].concat())
+}
+
+fn in_json(config: &Path, more: &[&str]) -> Value {
+    let run = forget(config, &[more, &["--json"]].concat()).succeeded();
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// When the versions of `a.txt` began whose bytes are kept.
+fn moments(config: &Path) -> Vec<String> {
+    let json = in_json(config, &["a.txt"]);
+    let versions = json["kept"][0]["versions"].as_array().unwrap().clone();
+    versions.iter().map(|version| version["moment"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn without_a_choice_the_versions_of_a_file_are_listed_with_whoever_has_the_same_bytes_and_nothing_changes() {
+    let (place, config) = changed();
+    let (uri, copy) = (format!("{BASE}/a.txt"), format!("{BASE}/copy.txt"));
+    let moments = moments(&config);
+    let shown = forget(&config, &["a.txt"]).succeeded().out;
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), 2, "{shown}");
+    for (row, (moment, sharer)) in rows.iter().zip(moments.iter().zip([copy.as_str(), ""])) {
+        assert_eq!([row[0], row[1], row[2], row[4]], [moment.as_str(), "5 B", &uri, sharer], "{shown}");
+        assert!(row[3].starts_with("sha-256:"), "{shown}");
+    }
+    let json = in_json(&config, &["a.txt"]);
+    assert_eq!((&json["kept"][0]["uri"], &json["kept"][0]["published"]), (&json!(uri), &json!(true)));
+    let first = &json["kept"][0]["versions"][0];
+    assert_eq!((&first["others"], &first["shared_with"][0]["uri"]), (&json!(1), &json!(copy)));
+    let path = place.collection().join("a.txt");
+    for named in [text(&path), &uri, "HTTP://Source.Example:80/data/%61.txt"] {
+        assert_eq!(forget(&config, &[named]).succeeded().out, shown, "{named}");
+    }
+    assert_eq!(in_json(&config, &["sub/b c.xml"])["kept"][0]["uri"], format!("{BASE}/sub/b%20c.xml"));
+    assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]));
+}
+
+#[test]
+fn what_was_never_kept_and_what_is_no_moment_is_said_to_be_so() {
+    let (place, config) = changed();
+    forget(&config, &["never.txt"]).failed_with(1, "no version of `never.txt` was ever kept");
+    forget(&config, &["never.txt", "--all"]).failed_with(1, "no version of `never.txt` was ever kept");
+    let at = ["a.txt", "--at", "1999-01-01T00:00:00Z"];
+    forget(&config, &at).failed_with(1, "no version of `a.txt` from 1999-01-01T00:00:00Z on was ever kept");
+    forget(&config, &["a.txt", "--at", "2026-03-01T09:30"]).failed_with(2, "the time has no zone");
+    forget(&config, &["a.txt", "--at", "2026-03-01", "--all"]).failed_with(2, "cannot be used with");
+    forget(&config, &["a.txt", "--with-others"]).failed_with(2, "--at");
+    assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]));
+}
+
+#[test]
+fn mem010_versions_with_the_same_bytes_go_together_and_only_if_that_is_wanted() {
+    let (place, config) = changed();
+    let moments = moments(&config);
+    for choice in [&["--all"][..], &["--at", moments[0].as_str()]] {
+        let refused = forget(&config, &[&["a.txt"][..], choice].concat()).failed_with(64, "--with-others");
+        assert!(refused.err.contains(&format!("1 other version, the first of `{BASE}/copy.txt`")));
+        assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]), "{choice:?}");
+    }
+    let second = forget(&config, &["a.txt", "--at", &moments[1]]).succeeded().out;
+    assert!(second.starts_with(&format!("goes: `{BASE}/a.txt` from {} on, 5 B, ", moments[1])), "{second}");
+    assert!(second.contains("1 version of ") && second.contains("published, with these bytes"), "{second}");
+    assert_eq!(kept(&place.out()), contents(&["alpha", "<b/>"]));
+
+    let all = forget(&config, &["a.txt", "--all", "--with-others"]).succeeded().out;
+    assert!(all.contains(&format!("has the same bytes: `{BASE}/copy.txt` from ")), "{all}");
+    assert!(all.contains("and 1 other with the same bytes forgotten") && !all.contains("with these bytes"));
+    assert_eq!(kept(&place.out()), contents(&["<b/>"]));
+    assert_eq!(in_json(&config, &["copy.txt"])["kept"][0]["versions"], json!([]));
+}
+
+#[test]
+fn mem010_a_version_of_the_same_file_with_the_same_bytes_is_another_one_too() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    for text in ["beta!", "alpha"] {
+        place.put("a.txt", text);
+        build(&config).succeeded();
+    }
+    let moments = moments(&config);
+    let refused = forget(&config, &["a.txt", "--at", &moments[2]]).failed_with(64, "--with-others");
+    assert!(refused.err.contains(&format!("`{BASE}/a.txt` from {} on", moments[0])), "{}", refused.err);
+    forget(&config, &["a.txt", "--at", &moments[2], "--with-others"]).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["beta!", "<b/>"]));
+}
+
+#[test]
+fn who_forgets_again_is_told_that_nothing_is_kept_and_a_check_finds_nothing_wrong() {
+    let (place, config) = changed();
+    let second = moments(&config)[1].clone();
+    let forgotten = in_json(&config, &["a.txt", "--at", &second]);
+    let forgotten = &forgotten["forgotten"][0];
+    assert_eq!((&forgotten["bytes"], &forgotten["same_bytes_published"]), (&json!(5), &json!(true)));
+    assert_eq!(forgotten["versions"][0]["moment"], second);
+    let again = forget(&config, &["a.txt", "--at", &second]).succeeded().out;
+    assert!(again.starts_with(&format!("nothing is kept of `{BASE}/a.txt` ")), "{again}");
+    assert!(again.contains("the file itself is still published"), "{again}");
+    assert_eq!(in_json(&config, &["a.txt", "--at", &second])["forgotten"][0]["versions"], json!([]));
+    run(&["check", text(&place.out())]).succeeded();
+    let status = run(&["status", "--config", text(&config), "--json"]).succeeded().out;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!((&status["versions"]["versions"], &status["versions"]["bytes"]), (&json!(3), &json!(9)));
+}
+
+#[test]
+fn mem013_no_later_build_keeps_what_was_forgotten_and_the_file_stays_published() {
+    for hash in ["sha-256", "md5"] {
+        let keys = format!("hash = [\"{hash}\"]\n{ALWAYS}");
+        let (place, config) = keeping(&keys);
+        build(&config).succeeded();
+        forget(&config, &["a.txt", "--all"]).succeeded();
+        assert_eq!(fs::read(place.collection().join("a.txt")).unwrap(), b"alpha");
+        assert_eq!(build(&config).succeeded().err, "");
+        assert_eq!(kept(&place.out()), contents(&["<b/>"]), "{hash}");
+        for text in ["beta!", "alpha"] {
+            place.put("a.txt", text);
+            assert_eq!(build(&config).succeeded().err, "", "{hash}: {text}");
+        }
+        assert_eq!(kept(&place.out()), contents(&["beta!", "<b/>"]), "{hash}");
+        let told = listed(&place.out());
+        let links: Vec<_> = told.iter().map(|entry| entry.link(&Relation::Memento).is_some()).collect();
+        assert_eq!(links, [true, false], "{hash}: nothing is there to link to");
+        // Another choice has the build compare all files with what is kept.
+        let config = keeping_in(&place, &format!("{keys}only = [\"*\"]\n"));
+        assert_eq!(build(&config).succeeded().err, "");
+        assert_eq!(kept(&place.out()), contents(&["beta!", "<b/>"]), "{hash}");
+        // So has one that begins anew.
+        build(&keeping_in(&place, &format!("hash = [\"{hash}\"]\n"))).succeeded();
+        build(&keeping_in(&place, &keys)).succeeded();
+        assert_eq!(kept(&place.out()), contents(&["<b/>"]), "{hash}");
+        let resources = place.document("resync/resourcelist.xml");
+        assert!(resources.entries().iter().any(|entry| entry.loc == format!("{BASE}/a.txt")));
+    }
+}
+
+#[test]
+fn where_it_cannot_be_read_what_is_forgotten_all_is_published_and_nothing_kept_until_it_can() {
+    let (place, config) = keeping(ALWAYS);
+    build(&config).succeeded();
+    forget(&config, &["a.txt", "--all"]).succeeded();
+    let file = place.out().join(".resync-source/forgotten.json");
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, "nonsense").unwrap();
+    place.put("new.txt", "new");
+    let built = build(&config).failed_with(1, "bring this file back");
+    assert!(built.err.contains("forgotten.json") && built.out.contains("Change List"), "{}", built.err);
+    assert_eq!(kept(&place.out()), contents(&["<b/>"]));
+    forget(&config, &["sub/b c.xml", "--all"]).failed_with(1, "bring this file back");
+    fs::write(&file, whole).unwrap();
+    build(&config).succeeded();
+    assert_eq!(kept(&place.out()), contents(&["new", "<b/>"]));
+}
+
+#[test]
+fn mem013_a_removal_that_loses_power_at_any_sync_can_be_repeated_and_one_that_ended_stays_done() {
+    let seed = seed();
+    for number in 1.. {
+        let (place, config) = keeping(ALWAYS);
+        build(&config).succeeded();
+        let mut machine = Machine::under(&place.out(), seed);
+        let all = ["forget", "a.txt", "--all", "--config", text(&config)];
+        let ended = program(&all).envs(machine.environment(Some(number))).output().unwrap().status;
+        machine.lose_power();
+        assert!(ended.success() || ended.signal() == Some(9), "{ended} at {number}");
+        if ended.success() {
+            assert_eq!(kept(&place.out()), contents(&["<b/>"]));
+        }
+        build(&config).succeeded();
+        run(&all).succeeded();
+        assert_eq!(kept(&place.out()), contents(&["<b/>"]), "at {number}");
+        build(&config).succeeded();
+        run(&["check", text(&place.out())]).succeeded();
+        if ended.success() {
+            assert!(number > 4, "{number}");
+            return;
+        }
+    }
+}
