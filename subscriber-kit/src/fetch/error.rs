@@ -93,7 +93,7 @@ pub enum FetchError {
         url: Url,
         /// The status it answered.
         status: u16,
-        /// The pause that it asks for.
+        /// The pause that it asks for, at most an hour.
         retry_after: Option<Duration>,
     },
     /// The host asked for a pause, so no request was sent.
