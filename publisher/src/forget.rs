@@ -134,6 +134,9 @@ pub fn forget(
     if moments.is_empty() {
         return Ok(None);
     }
+    let asked = found.told.iter().filter(|version| moments.contains(&version.moment));
+    // Also what is not kept now: a later build tries again what had no room.
+    let contents: Vec<Digest> = asked.filter_map(|version| version.digest).collect();
     let removed = Removed::of(found, &moments);
     if let Some(VersionName { uri, moment }) = removed.shared_with.first().filter(|_| !with_others) {
         let (others, uri, moment) = (removed.others, uri.clone(), *moment);
@@ -142,7 +145,7 @@ pub fn forget(
     if !removed.versions.is_empty() {
         announce(&removed);
     }
-    Forgotten::add(&lock, removed.versions.iter().map(|version| version.digest))?;
+    Forgotten::add(&lock, contents)?;
     // Also what a killed run has left.
     retention::remove_forgotten(&lock, &mut state)?;
     Ok(Some(removed))
@@ -307,6 +310,19 @@ mod tests {
             }
         }
         assert!(steps > 10, "{steps}");
+    }
+
+    #[test]
+    fn mem013_bytes_that_are_not_kept_when_they_are_forgotten_are_not_kept_later_either() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut settings, out) = site(place.path());
+        fs::remove_dir_all(Store::of(&out).folder()).unwrap();
+        assert!(forget_all(&out).unwrap().versions.is_empty());
+        // Another choice has the build compare all files with what is kept.
+        settings.versions.only = vec!["*".to_owned()];
+        build(&settings, &out).unwrap();
+        assert!(!is_there(&out));
+        assert_eq!(counted(&out), (0, 0));
     }
 
     #[test]
