@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        settings::{BaseUrl, Keep, Settings},
+        settings::{BaseUrl, Settings},
         state::{FOLDER, Segment, Totals},
     };
 
