@@ -50,6 +50,8 @@ pub(crate) enum Failure {
         "no version of {0} was ever kept; name a file of the collection, or its URI in the lists, and list its versions without --at"
     )]
     NeverKept(String),
+    #[error("nothing is removed, since `{name}` may be {uris}; name one by its URI")]
+    SeveralKept { name: String, uris: String },
     /// The answer of each hub has been printed.
     #[error("{failed} of {} could not be notified", counted(*all, "hub", "hubs"))]
     Hubs { failed: usize, all: usize },
@@ -80,7 +82,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Sets { code, .. } | Self::Tried { code, .. } => *code,
-            Self::NoSite | Self::NoConfiguration | Self::NotAsked(..) => USAGE,
+            Self::NoSite | Self::NoConfiguration | Self::NotAsked(..) | Self::SeveralKept { .. } => USAGE,
             Self::Url(_)
             | Self::Config(ConfigError::Unusable(_))
             | Self::NoCollection { .. }

@@ -1,6 +1,9 @@
 //! `forget`: lists what is kept of a file, and takes it out for good.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use resync_common::{
     output::{Table, say},
@@ -40,6 +43,7 @@ fn list(arguments: &ForgetArgs) -> Result<(), Failure> {
 
 fn remove(arguments: &ForgetArgs, which: Which) -> Result<(), Failure> {
     let outs = arguments.out.outs()?;
+    refuse_several(arguments, &outs)?;
     let is_json = arguments.out.json;
     let announce = |goes: &Removed| {
         if !is_json {
@@ -59,6 +63,21 @@ fn remove(arguments: &ForgetArgs, which: Which) -> Result<(), Failure> {
         removed.iter().map(gone).for_each(say);
     }
     sets::outcome(failed, outs.len(), "could not forget it")
+}
+
+/// One path may mean a file of each set, and what is removed is gone.
+fn refuse_several(arguments: &ForgetArgs, outs: &[PathBuf]) -> Result<(), Failure> {
+    if outs.len() < 2 {
+        return Ok(());
+    }
+    let (found, _) = sets::each(outs, |out: &Path| forget::kept(out, &arguments.resource));
+    let uris: BTreeSet<String> =
+        found.into_iter().flatten().map(|kept| format!("`{}`", escaped(&kept.uri))).collect();
+    if uris.len() < 2 {
+        return Ok(());
+    }
+    let name = escaped(&arguments.resource.to_string_lossy());
+    Err(Failure::SeveralKept { name, uris: uris.into_iter().collect::<Vec<_>>().join(" or ") })
 }
 
 fn never_kept(arguments: &ForgetArgs, which: Option<Which>) -> Failure {
@@ -81,7 +100,7 @@ fn table(found: &[Kept]) -> Table {
     table
 }
 
-/// "`http://a.example/b.txt` and 2 more"; empty where nobody else has the bytes.
+/// "http://a.example/b.txt and 2 more"; empty where nobody else has the bytes.
 fn sharers(version: &KeptVersion) -> String {
     match (version.shared_with.first(), version.others.saturating_sub(1)) {
         (None, _) => String::new(),
@@ -107,13 +126,13 @@ fn going(goes: &Removed) -> Vec<String> {
 /// What was done, and what was not.
 fn gone(removed: &Removed) -> String {
     let uri = escaped(&removed.uri);
-    let is_published = match (removed.published, removed.same_bytes_published) {
+    let still = match (removed.published, removed.same_bytes_published) {
         (false, _) => "",
         (true, false) => "; the file itself is still published",
         (true, true) => "; the file itself is still published, with these bytes",
     };
     if removed.versions.is_empty() {
-        return format!("nothing is kept of `{uri}` that was to be forgotten{is_published}");
+        return format!("nothing is kept of `{uri}` that was to be forgotten, nor will be{still}");
     }
     let all = count(removed.versions.len() as u64, "version");
     let with = match removed.others {
@@ -121,7 +140,7 @@ fn gone(removed: &Removed) -> String {
         others => format!(" and {} with the same bytes", counted(others, "other", "others")),
     };
     format!(
-        "{all} of `{uri}`{with} forgotten, {}; they answer 410, and caches may keep them for a year{is_published}",
+        "{all} of `{uri}`{with} forgotten, {}; they answer 410, and caches may keep them for a year{still}",
         Size(removed.bytes)
     )
 }

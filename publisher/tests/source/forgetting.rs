@@ -11,6 +11,7 @@ use resync_harness::{Machine, seed};
 use serde_json::{Value, json};
 
 use crate::{
+    configured::{configured, two_sets, with_images},
     killing::listed,
     support::{BASE, Place, Run, program, run, text},
     versions::{ALWAYS, build, contents, keeping, keeping_in, kept},
@@ -78,6 +79,24 @@ fn what_was_never_kept_and_what_is_no_moment_is_said_to_be_so() {
     forget(&config, &["a.txt", "--at", "2026-03-01", "--all"]).failed_with(2, "cannot be used with");
     forget(&config, &["a.txt", "--with-others"]).failed_with(2, "--at");
     assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]));
+}
+
+#[test]
+fn where_two_sets_have_a_file_of_one_name_it_is_to_be_named_by_its_uri() {
+    let place = Place::new();
+    with_images(&place);
+    place.put("one.png", "article");
+    let config = configured(&place, &format!("{}\n{ALWAYS}", two_sets("")));
+    build(&config).succeeded();
+    let of_both = in_json(&config, &["one.png"])["kept"].as_array().unwrap().len();
+    assert_eq!(of_both, 2);
+    let refused = forget(&config, &["one.png", "--all"]).failed_with(2, "name one by its URI");
+    assert!(refused.err.contains("`http://images.example/one.png` or `http://source.example/one.png`"));
+    assert!(kept(&place.out().join("images")).contains(&b"png"[..]));
+    let forgotten = in_json(&config, &["http://images.example/one.png", "--all"]);
+    assert_eq!(forgotten["forgotten"].as_array().unwrap().len(), 1);
+    assert_eq!(kept(&place.out().join("images")), contents(&[]));
+    assert!(kept(&place.out().join("articles")).contains(&b"article"[..]));
 }
 
 #[test]
