@@ -79,10 +79,12 @@ impl Driven {
 }
 
 impl Drop for Driven {
-    /// It ends in good order, as TLS asks for.
+    /// It ends in good order, as TLS asks for, if that can be done at once: a peer that reads nothing would keep it for ever, with what is not sent
+    /// yet, when nobody counts it any more.
     fn drop(&mut self) {
         if let (Some(work), Ok(runtime)) = (self.work.take(), Handle::try_current()) {
-            runtime.spawn(async move { drop(work.await) });
+            // Not here, where the handle for requests is still held.
+            runtime.spawn(unconstrained(async move { drop(work.now_or_never()) }));
         }
     }
 }
@@ -100,5 +102,56 @@ async fn drive<F: Future>(work: &mut Option<Work>, until: F) -> F::Output {
 fn go_on(work: &mut Option<Work>, context: &mut Context<'_>) {
     if work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
         *work = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::client::conn::http1;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn connected() -> (Driven, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (peer, _) = listener.accept().await.unwrap();
+        let stream = MaybeHttpsStream::Http(TokioIo::new(stream));
+        (Driven::over(stream, &http1::Builder::new()).await.unwrap(), peer)
+    }
+
+    fn post(body: Vec<u8>) -> Request<Full<Bytes>> {
+        Request::post("/").header("Host", "callback.example").body(Full::new(body.into())).unwrap()
+    }
+
+    /// Reads how the request begins, and answers it.
+    async fn answer(peer: &mut TcpStream) {
+        peer.read_exact(&mut [0; 4]).await.unwrap();
+        peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_answers_and_reads_nothing_does_not_keep_the_connection() {
+        const BODY: usize = 64 << 20;
+        let (mut connection, mut peer) = connected().await;
+        let (response, ()) = tokio::join!(connection.send(post(vec![b'x'; BODY])), answer(&mut peer));
+        assert_eq!(response.unwrap().status(), 200);
+        drop(connection);
+        let mut read = Vec::new();
+        // What is cut off may end by a reset.
+        let _ = peer.read_to_end(&mut read).await;
+        assert!(read.len() < BODY, "the rest is not sent to whoever reads later");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_not_needed_any_more_ends_in_good_order() {
+        let (mut connection, mut peer) = connected().await;
+        let (response, ()) = tokio::join!(connection.send(post(b"news".to_vec())), answer(&mut peer));
+        assert_eq!(response.unwrap().status(), 200);
+        drop(connection);
+        let mut read = Vec::new();
+        peer.read_to_end(&mut read).await.unwrap();
+        assert!(read.ends_with(b"\r\n\r\nnews"));
     }
 }
