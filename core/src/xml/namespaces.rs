@@ -7,7 +7,8 @@ use quick_xml::name::{self, NamespaceResolver, PrefixDeclaration, QName, Resolve
 
 use super::error::Fault;
 use super::{
-    DLIB_NAMESPACE, RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE, XML_NAMESPACE, XMLNS_NAMESPACE,
+    DLIB_NAMESPACE, Limit, MAX_NAMESPACE, RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE, XML_NAMESPACE,
+    XMLNS_NAMESPACE,
 };
 
 /// The namespaces that mean something here.
@@ -53,6 +54,9 @@ impl Default for Namespaces {
 impl Namespaces {
     /// Takes a declaration of the element at this depth; the prefix is empty for the default namespace.
     pub(super) fn declare(&mut self, prefix: &str, uri: &str, depth: usize) -> Result<(), Fault> {
+        if uri.len() > MAX_NAMESPACE {
+            return Err(Fault::Limit(Limit::Namespace));
+        }
         let declaration = match (prefix, uri) {
             ("", XML_NAMESPACE | XMLNS_NAMESPACE) => return Err(RESERVED),
             ("", _) => PrefixDeclaration::Default,

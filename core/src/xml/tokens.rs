@@ -14,7 +14,7 @@ use super::characters::{is_name, is_plain_text, is_plain_value, referenced, unes
 use super::error::{Fault, is_html};
 use super::input::{Input, is_whitespace};
 use super::namespaces::{Namespace, Namespaces};
-use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
+use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_FOREIGN, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub(super) struct Tokens<R: BufRead> {
     empty: bool,
     text: String,
     root_seen: bool,
+    /// Bytes of the foreign attributes of this header or entry.
+    foreign: usize,
     limits: Limits,
 }
 
@@ -77,6 +79,7 @@ impl<R: BufRead> Tokens<R> {
             empty: false,
             text: String::new(),
             root_seen: false,
+            foreign: 0,
             limits,
         })
     }
@@ -146,6 +149,17 @@ impl<R: BufRead> Tokens<R> {
     /// Gives every attribute of the last start tag to `each`.
     pub(super) fn attributes(&mut self, each: impl FnMut(Attribute<'_>)) -> Result<(), ReadError> {
         self.each_attribute(each).map_err(|fault| self.here(fault))
+    }
+
+    /// Counts the bytes of foreign attributes to those of the same header or entry.
+    pub(super) fn count_foreign(&mut self, bytes: usize) -> Result<(), ReadError> {
+        self.foreign = self.foreign.saturating_add(bytes);
+        if self.foreign > MAX_FOREIGN { Err(self.limit(Limit::Foreign)) } else { Ok(()) }
+    }
+
+    /// Counts foreign attributes anew, since the header or an entry is over.
+    pub(super) fn forget_foreign(&mut self) {
+        self.foreign = 0;
     }
 
     pub(super) fn limit(&mut self, limit: Limit) -> ReadError {
