@@ -7,8 +7,8 @@ use std::sync::Arc;
 use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 
 use super::{
-    Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE, MAX_TEXT,
-    Position,
+    Limits, MAX_ATTRIBUTES, MAX_BINDINGS, MAX_DEPTH, MAX_EXPANSION, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE,
+    MAX_TEXT, Position,
 };
 use crate::rules::{Violation, Violations};
 
@@ -255,6 +255,8 @@ pub enum Limit {
     Text,
     /// [`MAX_NAMESPACE`](super::MAX_NAMESPACE)
     Namespace,
+    /// [`MAX_BINDINGS`](super::MAX_BINDINGS)
+    Bindings,
     /// [`MAX_FOREIGN`](super::MAX_FOREIGN)
     Foreign,
 }
@@ -271,6 +273,7 @@ impl Limit {
             Self::Attributes => MAX_ATTRIBUTES,
             Self::Text => MAX_TEXT,
             Self::Namespace => MAX_NAMESPACE,
+            Self::Bindings => MAX_BINDINGS,
             Self::Foreign => MAX_FOREIGN,
         };
         u64::try_from(count).unwrap_or(u64::MAX)
@@ -284,6 +287,7 @@ impl Limit {
             Self::Depth => "nest elements less deeply",
             Self::Attributes => "give the element fewer attributes",
             Self::Text | Self::Namespace => "shorten it",
+            Self::Bindings => "declare each namespace once",
             Self::Foreign => "give fewer or shorter attributes of other namespaces",
         }
     }
@@ -300,6 +304,7 @@ impl fmt::Display for Limit {
             Self::Attributes => "attributes of one element",
             Self::Text => "bytes in one tag, comment or text",
             Self::Namespace => "bytes in the URI of a namespace",
+            Self::Bindings => "declarations of namespaces in scope",
             Self::Foreign => "bytes of foreign attributes in one place",
         })
     }

@@ -14,6 +14,8 @@ pub const MAX_ATTRIBUTES: usize = 64;
 pub const MAX_TEXT: usize = 1_048_576;
 /// Most bytes of the URI of a namespace. Every attribute in it is kept with a copy.
 pub const MAX_NAMESPACE: usize = 1_024;
+/// Most declarations of namespaces that are in scope at once. Each name with a prefix is looked for among them.
+pub const MAX_BINDINGS: usize = 64;
 /// Most bytes that the foreign attributes of one header or entry take in memory.
 pub const MAX_FOREIGN: usize = 262_144;
 /// Most times its compressed length that a gzip document may grow to. Lists without digests come to about 40.

@@ -5,7 +5,8 @@ use crate::document::{
     Capability, Change, ForeignAttribute, FrameworkChange, FrameworkNotification, Relation,
 };
 use crate::xml::{
-    Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE, MAX_TEXT, Mode, read, read_with,
+    Limits, MAX_ATTRIBUTES, MAX_BINDINGS, MAX_DEPTH, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE, MAX_TEXT, Mode,
+    read, read_with,
 };
 
 /// A urlset of which only the content is of interest; the content starts on line 2.
@@ -387,6 +388,19 @@ fn foreign_attributes_do_not_multiply_the_uri_of_their_namespace() {
     assert_eq!(reached(&list(fit, &format!("{full}{full}"))), None);
     assert_eq!(reached(&list(fit + 1, "")), Some(Limit::Foreign));
     assert_eq!(reached(&list(0, &entry(fit + 1))), Some(Limit::Foreign));
+}
+
+#[test]
+fn a_name_is_looked_for_among_few_declarations() {
+    let reached = |content: &str| match read(&change(&format!("{CHANGED}{content}"))) {
+        Err(ReadError::Limit { limit, .. }) => Some(limit),
+        _ => None,
+    };
+    let declaration = |number| format!(" xmlns:p{number}='urn:x'");
+    let declared = (0..MAX_BINDINGS - 2).map(declaration).collect::<Vec<_>>().concat();
+    let once = format!("<p0:a{declared}/>");
+    assert_eq!(reached(&once.repeat(2)), None);
+    assert_eq!(reached(&format!("<p0:a{declared}><b xmlns:q='urn:x'/></p0:a>")), Some(Limit::Bindings));
 }
 
 #[test]
