@@ -396,7 +396,7 @@ fn a_name_is_looked_for_among_few_declarations() {
         Err(ReadError::Limit { limit, .. }) => Some(limit),
         _ => None,
     };
-    let declaration = |number| format!(" xmlns:p{number}='urn:x'");
+    let declaration = |number: usize| format!(" xmlns:p{number}='urn:x'");
     let declared = (0..MAX_BINDINGS - 2).map(declaration).collect::<Vec<_>>().concat();
     let once = format!("<p0:a{declared}/>");
     assert_eq!(reached(&once.repeat(2)), None);
