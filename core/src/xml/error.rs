@@ -305,7 +305,7 @@ impl fmt::Display for Limit {
             Self::Text => "bytes in one tag, comment or text",
             Self::Namespace => "bytes in the URI of a namespace",
             Self::Bindings => "declarations of namespaces in scope",
-            Self::Foreign => "bytes of foreign attributes in one place",
+            Self::Foreign => "bytes of foreign attributes",
         })
     }
 }

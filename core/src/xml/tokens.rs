@@ -29,6 +29,9 @@ pub(super) enum Token {
     End,
 }
 
+/// How many times the length of their tags foreign attributes may take in memory, beyond [`MAX_FOREIGN`] in all.
+const FOREIGN_GROWTH: usize = 32;
+
 /// One attribute that is no namespace declaration.
 pub(super) struct Attribute<'a> {
     pub(super) namespace: Namespace,
@@ -54,8 +57,9 @@ pub(super) struct Tokens<R: BufRead> {
     empty: bool,
     text: String,
     root_seen: bool,
-    /// Bytes of the foreign attributes of this header or entry.
+    /// Bytes of the foreign attributes of this header or entry, and how many more all of the document may have.
     foreign: usize,
+    foreign_left: usize,
     limits: Limits,
 }
 
@@ -80,6 +84,7 @@ impl<R: BufRead> Tokens<R> {
             text: String::new(),
             root_seen: false,
             foreign: 0,
+            foreign_left: MAX_FOREIGN,
             limits,
         })
     }
@@ -151,10 +156,16 @@ impl<R: BufRead> Tokens<R> {
         self.each_attribute(each).map_err(|fault| self.here(fault))
     }
 
-    /// Counts the bytes of foreign attributes to those of the same header or entry.
+    /// Counts the bytes of the foreign attributes of the last start tag to those of its header or entry, and of the document:
+    /// who keeps all of it keeps little more than a multiple of its length.
     pub(super) fn count_foreign(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.foreign = self.foreign.saturating_add(bytes);
-        if self.foreign > MAX_FOREIGN { Err(self.limit(Limit::Foreign)) } else { Ok(()) }
+        let allowed = self.foreign_left.saturating_add(FOREIGN_GROWTH.saturating_mul(self.tag.len()));
+        if self.foreign > MAX_FOREIGN || bytes > allowed {
+            return Err(self.limit(Limit::Foreign));
+        }
+        self.foreign_left = allowed - bytes;
+        Ok(())
     }
 
     /// Counts foreign attributes anew, since the header or an entry is over.

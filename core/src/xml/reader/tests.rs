@@ -388,6 +388,12 @@ fn foreign_attributes_do_not_multiply_the_uri_of_their_namespace() {
     assert_eq!(reached(&list(fit, &format!("{full}{full}"))), None);
     assert_eq!(reached(&list(fit + 1, "")), Some(Limit::Foreign));
     assert_eq!(reached(&list(0, &entry(fit + 1))), Some(Limit::Foreign));
+
+    let attribute = |number: usize| format!(" x:a{number}=''");
+    let attributes = (0..60).map(attribute).collect::<Vec<_>>().concat();
+    let wide = format!("<url><loc>http://example.org/a</loc><rs:md change='updated'{attributes}/></url>");
+    assert_eq!(reached(&list(0, &wide)), None);
+    assert_eq!(reached(&list(0, &wide.repeat(100))), Some(Limit::Foreign));
 }
 
 #[test]
