@@ -187,6 +187,18 @@ fn rs110_bombs_are_refused_by_ratio_by_total_and_by_overlap() {
 }
 
 #[test]
+fn a_directory_too_long_to_be_held_is_refused() {
+    let of_members = |count: usize| {
+        let names: Vec<String> = (0..count).map(|number| format!("{number}{}", "n".repeat(60_000))).collect();
+        let members: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        archive(&manifest(&[]), &members)
+    };
+    assert!(open(&of_members(200)).is_ok());
+    let error = open(&of_members(300)).unwrap_err();
+    assert!(matches!(error, PackageError::Directory { limit: 16_777_216 }) && !error.is_about_one_entry());
+}
+
+#[test]
 fn rs035_another_digest_is_refused_and_an_unknown_one_is_no_mismatch() {
     let md5 = "hash=\"md5:d41d8cd98f00b204e9800998ecf8427e\"";
     let package = archive(
