@@ -119,20 +119,24 @@ impl CopyFolder {
     /// Makes the names in these folders durable. A missing folder is ignored.
     pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
         let are_synced = self.sync_files(folders.len());
-        for folder in folders {
-            match self.sync_folder(folder, are_synced) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                synced => synced?,
-            }
-        }
-        Ok(())
+        folders.iter().try_for_each(|folder| self.sync_if_there(folder, are_synced))
     }
 
     /// Makes the names in a folder and all below it durable.
     fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        // Nobody counts them first: there may be more than memory can hold.
+        let are_synced = self.sync_files(WORTH_ALL);
         let folders = WalkDir::new(folder).into_iter().filter_entry(|entry| entry.file_type().is_dir());
         // A run cannot have written into one that cannot be read.
-        self.sync_folders(&folders.filter_map(Result::ok).map(walkdir::DirEntry::into_path).collect())
+        let mut found = folders.filter_map(Result::ok);
+        found.try_for_each(|entry| self.sync_if_there(entry.path(), are_synced))
+    }
+
+    fn sync_if_there(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
+        match self.sync_folder(folder, is_synced) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            synced => synced,
+        }
     }
 
     fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
