@@ -1,12 +1,12 @@
 //! What a run leaves for the next: changed folders, failed resources, and how many resources there are.
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Change;
 
+use super::folder::ChangedFolders;
 use crate::sync::ResourceError;
 use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::plan::Line;
@@ -16,8 +16,8 @@ use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
 /// What a run leaves for the next.
 #[derive(Default)]
 pub(crate) struct RunOutcome {
-    /// The folders that were changed.
-    pub(crate) changed: HashSet<PathBuf>,
+    /// The folders that were changed and are not synced yet.
+    pub(crate) changed: ChangedFolders,
     /// Failed resources to try again, up to a limit.
     retries: Vec<Retry>,
     /// How often in a row resources were missing before, by their URIs.
