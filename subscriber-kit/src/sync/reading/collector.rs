@@ -326,7 +326,7 @@ impl Collector {
     }
 
     pub(super) fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
-        if u64::from(self.lines) + self.report.failed >= self.max {
+        if u64::from(self.lines) + self.report.failed + self.file_map.folders() >= self.max {
             return Err(SyncError::TooManyResources { max: self.max });
         }
         Ok(if is_wanted { self.lines } else { UNWANTED })
