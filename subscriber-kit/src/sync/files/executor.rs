@@ -120,6 +120,7 @@ impl<'s> Executor<'s> {
             progress: options.progress.clone(),
             folder: Arc::clone(&run.folder),
             file_map,
+            filter: options.filter.clone(),
             may_remove,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),
