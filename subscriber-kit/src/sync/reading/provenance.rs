@@ -9,8 +9,8 @@ use crate::fetch::led_to;
 /// How many links of one relation are inherited.
 const MAX_LINKS: usize = 4;
 
-/// The longest media type that is inherited, in bytes: its two names have at most 127 each (RFC 6838, section 4.2).
-const MAX_MEDIA_TYPE: usize = 255;
+/// The longest media type that is used, in bytes: its two names have at most 127 each (RFC 6838, section 4.2).
+pub(super) const MAX_MEDIA_TYPE: usize = 255;
 
 /// The relations that hold for any copy of a resource (RS-183). Others do not: mirrors, alternates and versions are those of the Source's own
 /// resource, and a patch begins at a version of it.
