@@ -171,7 +171,10 @@ impl CopyFolder {
 
     fn sync_if_there(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
         match self.sync_folder(folder, is_synced) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // A file may have come where it was, or where a folder above it was.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(())
+            }
             synced => synced,
         }
     }
@@ -301,6 +304,15 @@ mod tests {
         let expected = ["/copy", "/copy/a", "/copy/a/b"].map(PathBuf::from);
         assert!(changed.take_if_many().is_none(), "few are synced once, at the end");
         assert_eq!(changed.into_folders(), HashSet::from(expected));
+    }
+
+    #[test]
+    fn a_folder_that_gave_way_to_a_file_needs_no_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let copy = CopyFolder::open(&target).unwrap();
+        std::fs::write(folder.path().join("a"), "x").unwrap();
+        copy.sync_folders(&HashSet::from([folder.path().join("a/b"), folder.path().join("gone")])).unwrap();
     }
 
     #[test]
