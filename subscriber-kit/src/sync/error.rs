@@ -181,8 +181,10 @@ pub enum SyncError {
         /// The list.
         url: Url,
     },
-    /// The lists name too many resources.
-    #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
+    /// The lists name too many resources, with the folders that these need.
+    #[error(
+        "the list has more than {max} resources and folders; increase --max-resources if you trust this Source"
+    )]
     TooManyResources {
         /// The limit.
         max: u64,
