@@ -53,8 +53,13 @@ pub(crate) struct Received {
 impl Transfer<'_> {
     /// Fetches from the first mirror that has it, or else from the Source, or else from the original.
     pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
+        // Only a hash shows that what another origin sends is the resource (RS-200).
+        let follow = match self.facts.algorithm() {
+            Some(_) => Follow::Anywhere,
+            None => self.options.authority.follow(self.list),
+        };
         for mirror in self.mirrors {
-            match self.in_time(mirror, Follow::Anywhere, &mut None).await {
+            match self.in_time(mirror, follow, &mut None).await {
                 Ok(received) => return Ok(received),
                 Err(error) => tracing::debug!(%error, %mirror, "cannot use a mirror"),
             }
@@ -64,7 +69,7 @@ impl Transfer<'_> {
             result => return result,
         };
         let Some(via) = self.via else { return Err(error) };
-        self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
+        self.in_time(via, follow, &mut None).await.map_err(|other| {
             tracing::debug!(error = %other, %via, "cannot use the original of a resource either");
             error
         })
