@@ -10,7 +10,7 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
 
-use super::content::{Content, MAX_IN_MEMORY, Space};
+use super::content::{Content, Growth, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
 use super::resource_error::ResourceError;
@@ -164,7 +164,7 @@ impl Transfer<'_> {
         if let Some(part) = part.as_mut() {
             self.take(&mut answer, part).await?;
         }
-        let Some(Part { file, buffer, hasher, length, validators, modified }) = part.take() else {
+        let Some(Part { file, buffer, hasher, length, validators, modified, .. }) = part.take() else {
             return Err(std::io::Error::other("a download without content").into());
         };
         let content = file.map_or(Content::Memory(buffer), Content::File);
@@ -179,7 +179,8 @@ impl Transfer<'_> {
         let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
         let (validators, modified) = (answer.validators.clone(), answer.last_modified);
         let hasher = Hasher::new(algorithms);
-        Part { file: None, buffer: Vec::new(), hasher, length: 0, validators, modified }
+        let (buffer, growth) = (Vec::new(), Growth::default());
+        Part { file: None, buffer, growth, hasher, length: 0, validators, modified }
     }
 
     /// Checks the announced length, before anything is read.
@@ -238,6 +239,7 @@ struct Part {
     file: Option<NamedTempFile>,
     /// What is not written yet.
     buffer: Vec<u8>,
+    growth: Growth,
     hasher: Hasher,
     length: u64,
     validators: Validators,
@@ -248,12 +250,15 @@ impl Part {
     /// Writes the buffer. After an error there is no file any more.
     async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
         let (file, buffer, staging) = (self.file.take(), std::mem::take(&mut self.buffer), staging.clone());
-        let written = blocking(move || {
-            let Some(mut file) = file else { return Space::of(&staging).write(&buffer) };
+        let mut growth = self.growth;
+        let written = blocking(move || -> Result<(NamedTempFile, Growth), ResourceError> {
+            let Some(mut file) = file else { return Ok((Space::of(&staging).write(&buffer)?, growth)) };
+            growth.check(buffer.len() as u64, || staging.free_space())?;
             file.write_all(&buffer)?;
-            Ok::<_, ResourceError>(file)
+            Ok((file, growth))
         });
-        self.file = Some(written.await?);
+        let (file, growth) = written.await?;
+        (self.file, self.growth) = (Some(file), growth);
         Ok(())
     }
 }
