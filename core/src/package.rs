@@ -264,6 +264,13 @@ impl<R: Read + Seek> Package<R> {
         self.manifest.next().transpose().map_err(PackageError::Manifest)
     }
 
+    /// How many bytes the bitstream of an entry has by the archive; `None` if [`copy`](Self::copy) gives none of it.
+    pub fn length(&self, entry: &Entry) -> Option<u64> {
+        let path = entry.metadata.as_ref()?.path.as_deref()?;
+        let place = self.archive.index_for_name(member_name(path).ok()?)?;
+        self.announced(place, path, None).ok()
+    }
+
     /// Copies the bitstream of an entry and gives its length; nothing for a deletion.
     ///
     /// Length and digests are known to be right only after the last byte, so copy to a place that nobody looks at yet, and throw it

@@ -77,6 +77,19 @@ fn patch_local(bytes: &mut [u8], name: &str, offset: usize, value: &[u8]) {
 }
 
 #[test]
+fn the_length_of_a_bitstream_is_known_from_the_archive_before_it_is_copied_unless_it_is_refused() {
+    let bomb = vec![0_u8; 4 << 20];
+    let entries = [r#"path="/item""#, r#"path="/bomb""#, r#"path="/missing""#];
+    let bytes = archive_with(DEFLATED, &manifest(&entries), &[("item", b"12345"), ("bomb", &bomb)]);
+    let mut package = open(&bytes).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(entry) = package.next_entry().unwrap() {
+        lengths.push(package.length(&entry));
+    }
+    assert_eq!(lengths, [Some(5), None, None]);
+}
+
+#[test]
 fn rs110_paths_that_lead_out_of_the_package_are_refused() {
     let cases = [
         ("/../../etc/cron.d/evil", PathFlaw::Upwards),
