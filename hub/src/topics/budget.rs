@@ -1,9 +1,13 @@
 //! Limits the bytes of bodies in memory: a budget for each way in which they come in.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use resync_common::locks::lock;
+use resync_core::address::customer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -11,6 +15,11 @@ use crate::egress::BodyMemory;
 
 /// Bytes are counted in units of this size, rounded up.
 const UNIT: usize = 1_024;
+
+/// One client may have one in so many bytes of the budget for forms.
+const CLIENTS: u64 = 4;
+/// But no less than the longest form.
+const LEAST_SHARE: u64 = 64 * 1_024;
 
 /// How long a fetch waits for others to release their bytes. A limited number of fetches soon do.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
@@ -21,7 +30,7 @@ pub struct Budgets {
     /// Content that publishers post.
     pub posts: BodyBudget,
     /// Forms, which anybody may send. Half as much.
-    pub forms: BodyBudget,
+    pub forms: FormBudget,
     /// Topics that are fetched after a ping.
     pub fetches: BodyBudget,
     /// Logs that are read again (catching up).
@@ -32,7 +41,7 @@ impl Budgets {
     /// Budgets of so many bytes (`[publish] body_memory`); forms have half of it.
     pub fn new(bytes: u64) -> Self {
         let budget = || BodyBudget::new(bytes);
-        Self { posts: budget(), forms: BodyBudget::new(bytes / 2), fetches: budget(), pages: budget() }
+        Self { posts: budget(), forms: FormBudget::new(bytes / 2), fetches: budget(), pages: budget() }
     }
 }
 
@@ -46,10 +55,27 @@ pub struct BodyBudget {
     whole: usize,
 }
 
+/// A budget of which no client may have more than its share. Clones share it.
+#[derive(Clone, Debug)]
+pub struct FormBudget {
+    all: BodyBudget,
+    share: u64,
+    /// The shares of clients: budgets that exist as long as there are reservations of them.
+    clients: Arc<Mutex<HashMap<IpAddr, Weak<BodyBudget>>>>,
+}
+
 /// Bytes of the budget that are reserved until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
-    budget: BodyBudget,
+    all: Part,
+    /// The same bytes of the client's share.
+    own: Option<Part>,
+}
+
+/// Bytes that are reserved of one budget.
+#[derive(Debug)]
+struct Part {
+    budget: Arc<BodyBudget>,
     held: Option<OwnedSemaphorePermit>,
 }
 
@@ -68,18 +94,47 @@ impl BodyBudget {
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { budget: self.clone(), held: None }
+        Reservation { all: Part::of(Arc::new(self.clone())), own: None }
+    }
+}
+
+impl FormBudget {
+    /// A budget of this many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let share = (bytes / CLIENTS).max(LEAST_SHARE);
+        Self { all: BodyBudget::new(bytes), share, clients: Arc::default() }
+    }
+
+    /// A reservation of nothing yet, for a form of this client.
+    pub fn reserve(&self, client: IpAddr) -> Reservation {
+        Reservation { own: Some(Part::of(self.share_of(customer(client)))), ..self.all.reserve() }
+    }
+
+    fn share_of(&self, client: IpAddr) -> Arc<BodyBudget> {
+        let mut clients = lock(&self.clients);
+        if let Some(known) = clients.get(&client).and_then(Weak::upgrade) {
+            return known;
+        }
+        if clients.len() == clients.capacity() {
+            clients.retain(|_, known| known.strong_count() > 0);
+        }
+        let fresh = Arc::new(BodyBudget::new(self.share));
+        clients.insert(client, Arc::downgrade(&fresh));
+        fresh
     }
 }
 
 impl Reservation {
-    /// Makes the reservation at least this large, waiting up to `patience` for other bodies. Of several reservations that want to grow,
-    /// one waits and the others fail at once, so that one of them succeeds.
+    /// Makes the reservation at least this large, waiting up to `patience` for other bodies of the client, and as long for those of
+    /// others. Of several reservations that want to grow, one waits and the others fail at once, so that one of them succeeds.
     ///
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        self.grow_to_units(units(bytes), patience).await
+        if let Some(own) = &mut self.own {
+            own.grow_to_units(units(bytes), patience).await?;
+        }
+        self.all.grow_to_units(units(bytes), patience).await
     }
 
     /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it.
@@ -87,12 +142,26 @@ impl Reservation {
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays, as with [`Self::grow_to`].
     pub async fn grow_to_or_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        self.grow_to_units(units(bytes).min(self.budget.whole), patience).await
+        let most = self.all.budget.whole.saturating_mul(UNIT);
+        self.grow_to(bytes.min(most), patience).await
     }
 
     /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let spare = self.held().saturating_sub(units(bytes));
+        self.all.shrink_to_units(units(bytes));
+        if let Some(own) = &mut self.own {
+            own.shrink_to_units(units(bytes));
+        }
+    }
+}
+
+impl Part {
+    fn of(budget: Arc<BodyBudget>) -> Self {
+        Self { budget, held: None }
+    }
+
+    fn shrink_to_units(&mut self, units: usize) {
+        let spare = self.held().saturating_sub(units);
         if let Some(held) = &mut self.held {
             drop(held.split(spare));
         }
@@ -153,12 +222,34 @@ mod tests {
     #[tokio::test]
     async fn who_fills_one_budget_leaves_the_others_as_they_were() {
         let budgets = Budgets::new(4 * 1_024);
-        let mut forms = budgets.forms.reserve();
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let mut forms = budgets.forms.reserve(client);
         forms.grow_to(2 * 1_024, AT_ONCE).await.unwrap();
-        assert_eq!(budgets.forms.reserve().grow_to(1, AT_ONCE).await, Err(BudgetExhausted));
+        assert_eq!(budgets.forms.reserve(client).grow_to(1, AT_ONCE).await, Err(BudgetExhausted));
         for other in [&budgets.posts, &budgets.fetches, &budgets.pages] {
             other.reserve().grow_to(4 * 1_024, AT_ONCE).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn one_client_with_many_forms_gets_a_quarter_of_their_memory_and_leaves_others_the_rest() {
+        let forms = FormBudget::new(1 << 20);
+        let of = |site: u16, network: u16| IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 1]);
+        let mut held = Vec::new();
+        for network in 0..20 {
+            let mut form = forms.reserve(of(1, network));
+            if form.grow_to(64 * 1_024, AT_ONCE).await.is_ok() {
+                held.push(form);
+            }
+        }
+        assert_eq!(held.len(), 4);
+        for site in 2..=4 {
+            let mut other = forms.reserve(of(site, 0));
+            other.grow_to(256 * 1_024, AT_ONCE).await.unwrap();
+            held.push(other);
+        }
+        drop(held);
+        forms.reserve(of(1, 0)).grow_to(256 * 1_024, AT_ONCE).await.unwrap();
     }
 
     #[tokio::test]
