@@ -412,7 +412,7 @@ pub(crate) fn all_entries<R: BufRead>(reader: &mut Reader<R>, max: usize) -> Res
     while let Some(entry) = reader.next().transpose()? {
         count += 1 + entry.links.len();
         if count > max {
-            let position = reader.position();
+            let position = Reader::position(reader);
             return Err(ReadError::Limit { limit: Limit::Entries, max: max as u64, position });
         }
         entries.push(entry);
