@@ -21,6 +21,9 @@ const CLIENTS: u64 = 4;
 /// But no less than the longest form.
 const LEAST_SHARE: u64 = 64 * 1_024;
 
+/// One client holds at most one of so many parts of the budget for pages.
+const PARTS: usize = 4;
+
 /// How long a fetch waits for others to release their bytes. A limited number of fetches soon do.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -53,6 +56,8 @@ pub struct BodyBudget {
     growing: Arc<tokio::sync::Mutex<()>>,
     /// All its units.
     whole: usize,
+    /// The units that each client holds, while it holds some.
+    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
 /// A budget of which no client may have more than its share. Clones share it.
@@ -70,6 +75,16 @@ pub struct Reservation {
     all: Part,
     /// The same bytes of the client's share.
     own: Option<Part>,
+    /// What its client holds by it, if that is counted.
+    share: Option<Share>,
+}
+
+/// What a client holds by one reservation.
+#[derive(Debug)]
+struct Share {
+    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    client: IpAddr,
+    units: usize,
 }
 
 /// Bytes that are reserved of one budget.
@@ -89,12 +104,44 @@ impl BodyBudget {
     pub fn new(bytes: u64) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let whole = units(bytes).min(Semaphore::MAX_PERMITS);
-        Self { semaphore: Arc::new(Semaphore::new(whole)), growing: Arc::default(), whole }
+        Self {
+            semaphore: Arc::new(Semaphore::new(whole)),
+            growing: Arc::default(),
+            whole,
+            held: Arc::default(),
+        }
     }
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { all: Part::of(Arc::new(self.clone())), own: None }
+        Reservation { all: Part::of(Arc::new(self.clone())), own: None, share: None }
+    }
+
+    /// The units that one client may hold.
+    fn part(&self) -> usize {
+        self.whole / PARTS
+    }
+
+    fn share_of(&self, client: IpAddr, units: usize) -> Result<Share, BudgetExhausted> {
+        let mut all = lock(&self.held);
+        let held = all.get(&client).copied().unwrap_or(0);
+        if held > 0 && held + units > self.part() {
+            return Err(BudgetExhausted);
+        }
+        all.insert(client, held + units);
+        Ok(Share { held: Arc::clone(&self.held), client, units })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = lock(&self.held);
+        if let Some(held) = all.get_mut(&self.client) {
+            *held -= self.units;
+            if *held == 0 {
+                all.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -137,13 +184,27 @@ impl Reservation {
         self.all.grow_to_units(units(bytes), patience).await
     }
 
-    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it.
+    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it. What is
+    /// larger than a quarter of the budget does not wait, since everybody would wait behind it.
     ///
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays, as with [`Self::grow_to`].
     pub async fn grow_to_or_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
         let most = self.all.budget.whole.saturating_mul(UNIT);
+        let patience = if units(bytes) > self.all.budget.part() { Duration::ZERO } else { patience };
         self.grow_to(bytes.min(most), patience).await
+    }
+
+    /// Counts so many bytes for this client until the reservation is dropped. All that a client holds is at most a quarter of the
+    /// budget; only what is all that it holds may be larger.
+    ///
+    /// # Errors
+    /// [`BudgetExhausted`] if the client holds too much already.
+    pub fn hold_for(&mut self, client: IpAddr, bytes: usize) -> Result<(), BudgetExhausted> {
+        // What was counted before is counted anew.
+        drop(self.share.take());
+        self.share = Some(self.all.budget.share_of(customer(client), units(bytes))?);
+        Ok(())
     }
 
     /// Gives back all bytes beyond this.
@@ -290,5 +351,37 @@ mod tests {
         one.shrink_to(2_000);
         other.grow_to(1_024, AT_ONCE).await.unwrap();
         assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetExhausted));
+    }
+
+    #[test]
+    fn one_client_holds_a_quarter_or_a_single_larger_one_and_others_are_as_free_as_before() {
+        let budget = BodyBudget::new(8 * 1_024);
+        let hold = |last: u8, bytes: usize| {
+            let mut reservation = budget.reserve();
+            reservation.hold_for([192, 0, 2, last].into(), bytes).map(|()| reservation)
+        };
+        let (one, two) = (hold(1, 1_024).unwrap(), hold(1, 1_024).unwrap());
+        assert_eq!(hold(1, 1).err(), Some(BudgetExhausted));
+        let large = hold(2, 1 << 20).unwrap();
+        assert_eq!(hold(2, 1).err(), Some(BudgetExhausted));
+        drop(two);
+        let three = hold(1, 1_024).unwrap();
+        drop((one, three, large));
+        assert!(lock(&budget.held).is_empty(), "nobody is remembered who holds nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_behind_what_is_larger_than_a_quarter() {
+        let (budget, patience) = (BodyBudget::new(8 * 1_024), Duration::from_secs(5));
+        let (mut held, mut large, mut small) = (budget.reserve(), budget.reserve(), budget.reserve());
+        held.grow_to(1_024, AT_ONCE).await.unwrap();
+        let refused = large.grow_to_or_all(1 << 20, patience);
+        let taken = small.grow_to_or_all(1_024, patience);
+        tokio::select! {
+            biased;
+            refused = refused => assert_eq!(refused, Err(BudgetExhausted)),
+            () = tokio::time::sleep(patience / 2) => panic!("it waited"),
+        }
+        taken.await.unwrap();
     }
 }
