@@ -73,7 +73,7 @@ pub struct FormBudget {
 #[derive(Debug)]
 pub struct Reservation {
     all: Part,
-    /// The same bytes of the client's share.
+    /// What is reserved of the share of its client.
     own: Option<Part>,
     /// What its client holds by it, if that is counted.
     share: Option<Share>,
