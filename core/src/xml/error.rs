@@ -287,7 +287,7 @@ impl Limit {
             Self::Depth => "nest elements less deeply",
             Self::Attributes => "give the element fewer attributes",
             Self::Text | Self::Namespace => "shorten it",
-            Self::Bindings => "declare each namespace once",
+            Self::Bindings => "declare fewer namespaces, each once",
             Self::Foreign => "give fewer or shorter attributes of other namespaces",
         }
     }

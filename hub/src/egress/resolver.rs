@@ -28,9 +28,9 @@ const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 1_024;
 
 /// Responses that are cached. The cache knows no other bound, and one response may have 64 KiB.
-const CACHED: u64 = 512;
+const CACHED: u64 = 2_048;
 /// The most records of a name that stays in the cache. One with 13 name servers, all listed with their addresses, has fewer.
-const CACHED_RECORDS: usize = 128;
+const CACHED_RECORDS: usize = 64;
 /// Addresses of a name at most.
 const MOST_ADDRESSES: usize = 64;
 
@@ -162,6 +162,6 @@ mod tests {
     fn few_responses_are_cached_since_each_may_be_large() {
         let mut options = ResolverOpts::default();
         bound(&mut options);
-        assert_eq!(options.cache_size, 512);
+        assert_eq!(options.cache_size, 2_048);
     }
 }

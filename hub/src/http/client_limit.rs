@@ -37,7 +37,8 @@ struct Taken {
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     limit: ClientLimit,
-    client: IpAddr,
+    /// Who is counted, if not only the total is.
+    client: Option<IpAddr>,
 }
 
 /// Why there is no permit.
@@ -67,13 +68,13 @@ impl ClientLimit {
 
     /// A permit for the client with this address.
     pub(super) fn take(&self, peer: IpAddr) -> Result<ClientPermit, LimitReached> {
-        let client = network(peer);
+        let is_bounded = self.0.unbounded.as_ref().is_none_or(|proxies| !proxies.contains(peer));
+        let client = is_bounded.then(|| network(peer));
         let mut taken = self.taken();
         if taken.all >= self.0.most {
             return Err(LimitReached::Total);
         }
-        let is_bounded = self.0.unbounded.as_ref().is_none_or(|proxies| !proxies.contains(peer));
-        if is_bounded && !taken.has_room(client, self.0.most_per_client) {
+        if client.is_some_and(|client| !taken.has_room(client, self.0.most_per_client)) {
             return Err(LimitReached::Client);
         }
         taken.add(client);
@@ -94,16 +95,18 @@ impl Taken {
             && site(client).is_none_or(|site| below(self.by_site.get(&site), most_of_site))
     }
 
-    fn add(&mut self, client: IpAddr) {
+    fn add(&mut self, client: Option<IpAddr>) {
         self.all += 1;
+        let Some(client) = client else { return };
         *self.by_client.entry(client).or_default() += 1;
         if let Some(site) = site(client) {
             *self.by_site.entry(site).or_default() += 1;
         }
     }
 
-    fn give_back(&mut self, client: IpAddr) {
+    fn give_back(&mut self, client: Option<IpAddr>) {
         self.all -= 1;
+        let Some(client) = client else { return };
         subtract(&mut self.by_client, client);
         if let Some(site) = site(client) {
             subtract(&mut self.by_site, site);
@@ -207,5 +210,13 @@ mod tests {
         let taken: Vec<_> = (0..5).map_while(|_| limit.take(ip("10.0.0.1")).ok()).collect();
         assert_eq!(taken.len(), 5);
         assert_eq!(limit.take(ip("10.0.0.1")).unwrap_err(), LimitReached::Total);
+    }
+
+    #[test]
+    fn the_connections_of_a_trusted_proxy_are_not_those_of_its_neighbours() {
+        let limit = ClientLimit::for_connections(&bounds(100, 2, &["2001:db8::1/128"]));
+        let of_proxy: Vec<_> = (0..50).map_while(|_| limit.take(ip("2001:db8::1")).ok()).collect();
+        assert_eq!(of_proxy.len(), 50);
+        assert!(limit.take(ip("2001:db8::2")).is_ok() && limit.take(ip("2001:db8:0:1::1")).is_ok());
     }
 }

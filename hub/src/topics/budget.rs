@@ -184,15 +184,17 @@ impl Reservation {
         self.all.grow_to_units(units(bytes), patience).await
     }
 
-    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it. What is
-    /// larger than a quarter of the budget does not wait, since everybody would wait behind it.
+    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it. Who wants more
+    /// than a quarter of the budget at a time does not wait, since everybody would wait behind it.
     ///
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays, as with [`Self::grow_to`].
     pub async fn grow_to_or_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
         let most = self.all.budget.whole.saturating_mul(UNIT);
-        let patience = if units(bytes) > self.all.budget.part() { Duration::ZERO } else { patience };
-        self.grow_to(bytes.min(most), patience).await
+        let bytes = bytes.min(most);
+        let missing = units(bytes).saturating_sub(self.all.held());
+        let patience = if missing > self.all.budget.part() { Duration::ZERO } else { patience };
+        self.grow_to(bytes, patience).await
     }
 
     /// Counts so many bytes for this client until the reservation is dropped. All that a client holds is at most a quarter of the

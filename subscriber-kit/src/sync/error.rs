@@ -160,7 +160,9 @@ pub enum SyncError {
         url: Url,
     },
     /// A list under an index is of another origin (RS-200).
-    #[error("the list {url} has another origin than its index; if you trust it, allow it with --origin")]
+    #[error(
+        "the list {url} has another origin than the list that names it; if you trust it, allow it with --origin"
+    )]
     ForeignComponent {
         /// The list, after redirects.
         url: Url,
