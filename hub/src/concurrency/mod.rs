@@ -228,8 +228,9 @@ impl Drop for Permit {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::queues::{CLIENTS_OF_ONE_SITE, FEW};
+    use super::queues::FEW;
     use super::*;
+    use crate::rate_limiter::CLIENTS_OF_ONE_SITE;
 
     const STRANGER: Client = Client { network: None, class: ClientClass::Stranger };
     const KNOWN: Client = Client { network: None, class: ClientClass::Trusted };

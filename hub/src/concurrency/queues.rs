@@ -13,12 +13,10 @@ use lru::LruCache;
 use tokio::sync::oneshot;
 
 use super::{Client, ClientClass, ConcurrencyLimits, GrantSender, Limit};
-use crate::rate_limiter::site;
+use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, site};
 
 /// For how long a peer counts as slow after a timeout.
 const SLOW_FOR: Duration = Duration::from_secs(600);
-/// An IPv6 site may use as much as this number of clients, however many networks it has.
-pub(super) const CLIENTS_OF_ONE_SITE: usize = 4;
 /// One in so many places to wait is kept for clients with few entries, so that a few clients cannot keep out all others.
 const KEPT_ONE_IN: usize = 10;
 /// Entries of one client that are few.

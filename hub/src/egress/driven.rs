@@ -19,14 +19,16 @@ use tokio::task::coop::unconstrained;
 
 use super::coalesced::Coalesced;
 
-type Work = Pin<Box<Connection<Coalesced<MaybeHttpsStream<TokioIo<TcpStream>>>, Full<Bytes>>>>;
+type Driving = Pin<Box<Connection<Coalesced<MaybeHttpsStream<TokioIo<TcpStream>>>, Full<Bytes>>>>;
+
+/// What a connection has to do; `None` once it has ended.
+struct Work(Option<Driving>);
 
 /// A connection for one request after the other.
 pub(super) struct Driven {
-    /// `None` only while this is dropped.
-    sender: Option<SendRequest<Full<Bytes>>>,
-    /// What it has to do; `None` once it has ended.
-    work: Option<Work>,
+    /// Dropped first, by which the connection learns that no request comes any more.
+    sender: SendRequest<Full<Bytes>>,
+    work: Work,
 }
 
 impl Driven {
@@ -35,12 +37,12 @@ impl Driven {
         by: &Builder,
     ) -> hyper::Result<Self> {
         let (sender, work) = by.handshake(Coalesced(stream)).await?;
-        Ok(Self { sender: Some(sender), work: Some(Box::pin(work)) })
+        Ok(Self { sender, work: Work(Some(Box::pin(work))) })
     }
 
     /// Whether it is known to have ended.
     pub(super) fn is_closed(&self) -> bool {
-        self.work.is_none() || self.sender.as_ref().is_none_or(SendRequest::is_closed)
+        self.work.0.is_none() || self.sender.is_closed()
     }
 
     /// Whether it has ended, as far as this side could notice by now.
@@ -59,7 +61,7 @@ impl Driven {
     /// # Errors
     /// When it has ended.
     pub(super) async fn ready(&mut self) -> hyper::Result<()> {
-        drive(&mut self.work, there(&mut self.sender).ready()).await
+        drive(&mut self.work, self.sender.ready()).await
     }
 
     /// Sends a request, and returns the answer without its body.
@@ -70,7 +72,7 @@ impl Driven {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
-        drive(&mut self.work, there(&mut self.sender).try_send_request(request)).await
+        drive(&mut self.work, self.sender.try_send_request(request)).await
     }
 
     /// Does this, which waits for something that comes over the connection.
@@ -79,24 +81,18 @@ impl Driven {
     }
 }
 
-impl Drop for Driven {
+impl Drop for Work {
     /// It ends in good order, as TLS asks for, if that can be done at once: a peer that reads nothing would keep it for ever, with what is not sent
     /// yet, when nobody counts it any more.
     fn drop(&mut self) {
-        // By that it learns that no request comes any more.
-        drop(self.sender.take());
         // Without a runtime it would find none of its own.
-        if let (Some(work), Ok(_)) = (self.work.take(), Handle::try_current()) {
+        if let (Some(work), Ok(_)) = (self.0.take(), Handle::try_current()) {
             let _ = unconstrained(work).now_or_never();
         }
     }
 }
 
-fn there(sender: &mut Option<SendRequest<Full<Bytes>>>) -> &mut SendRequest<Full<Bytes>> {
-    sender.as_mut().expect("it is there until the connection is dropped, and then nobody asks for it")
-}
-
-async fn drive<F: Future>(work: &mut Option<Work>, until: F) -> F::Output {
+async fn drive<F: Future>(work: &mut Work, until: F) -> F::Output {
     let mut until = pin!(until);
     poll_fn(|context| {
         go_on(work, context);
@@ -106,7 +102,7 @@ async fn drive<F: Future>(work: &mut Option<Work>, until: F) -> F::Output {
 }
 
 /// Requests under way get the error with which a connection ends.
-fn go_on(work: &mut Option<Work>, context: &mut Context<'_>) {
+fn go_on(Work(work): &mut Work, context: &mut Context<'_>) {
     if work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
         *work = None;
     }

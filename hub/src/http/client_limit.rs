@@ -8,10 +8,7 @@ use resync_common::locks::lock;
 
 use super::client::TrustedProxies;
 use crate::config::IngressConfig;
-use crate::rate_limiter::{network, site};
-
-/// An IPv6 site may have as much as this number of clients, however many networks it has.
-const CLIENTS_OF_ONE_SITE: usize = 4;
+use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, network, site};
 
 /// A limit. It remembers clients only while they have permits. Clones share it.
 #[derive(Clone, Debug)]

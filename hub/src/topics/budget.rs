@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,13 +16,10 @@ use crate::egress::BodyMemory;
 /// Bytes are counted in units of this size, rounded up.
 const UNIT: usize = 1_024;
 
-/// One client may have one in so many bytes of the budget for forms.
-const CLIENTS: u64 = 4;
-/// But no less than the longest form.
-const LEAST_SHARE: u64 = 64 * 1_024;
-
-/// One client holds at most one of so many parts of the budget for pages.
+/// The share of one client is one of so many parts of a budget.
 const PARTS: usize = 4;
+/// Of the budget for forms it is no less than the longest form, in bytes.
+const LEAST_OF_FORMS: usize = 64 * 1_024;
 
 /// How long a fetch waits for others to release their bytes. A limited number of fetches soon do.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
@@ -56,41 +53,43 @@ pub struct BodyBudget {
     growing: Arc<tokio::sync::Mutex<()>>,
     /// All its units.
     whole: usize,
-    /// The units that each client holds, while it holds some.
-    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    /// The shares of clients, as long as there are reservations of them.
+    shares: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+}
+
+/// The share of a client, a budget of its own, and how many reservations there are of it.
+#[derive(Debug)]
+struct Shared {
+    budget: BodyBudget,
+    reservations: usize,
 }
 
 /// A budget of which no client may have more than its share. Clones share it.
 #[derive(Clone, Debug)]
-pub struct FormBudget {
-    all: BodyBudget,
-    share: u64,
-    /// The shares of clients: budgets that exist as long as there are reservations of them.
-    clients: Arc<Mutex<HashMap<IpAddr, Weak<BodyBudget>>>>,
-}
+pub struct FormBudget(BodyBudget);
 
 /// Bytes of the budget that are reserved until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     all: Part,
-    /// What is reserved of the share of its client.
-    own: Option<Part>,
-    /// What its client holds by it, if that is counted.
+    /// What is reserved of the share of its client: as much, or what [`Reservation::hold_for`] was told.
     share: Option<Share>,
+    /// Whether the share grows and shrinks with the reservation.
+    goes_along: bool,
 }
 
-/// What a client holds by one reservation.
+/// What is reserved of the share of a client.
 #[derive(Debug)]
 struct Share {
-    held: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    part: Part,
     client: IpAddr,
-    units: usize,
+    of: BodyBudget,
 }
 
 /// Bytes that are reserved of one budget.
 #[derive(Debug)]
 struct Part {
-    budget: Arc<BodyBudget>,
+    budget: BodyBudget,
     held: Option<OwnedSemaphorePermit>,
 }
 
@@ -102,19 +101,18 @@ pub struct BudgetExhausted;
 impl BodyBudget {
     /// A budget of this many bytes.
     pub fn new(bytes: u64) -> Self {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let whole = units(bytes).min(Semaphore::MAX_PERMITS);
-        Self {
-            semaphore: Arc::new(Semaphore::new(whole)),
-            growing: Arc::default(),
-            whole,
-            held: Arc::default(),
-        }
+        Self::of_units(units(usize::try_from(bytes).unwrap_or(usize::MAX)))
+    }
+
+    fn of_units(units: usize) -> Self {
+        let whole = units.min(Semaphore::MAX_PERMITS);
+        let semaphore = Arc::new(Semaphore::new(whole));
+        Self { semaphore, growing: Arc::default(), whole, shares: Arc::default() }
     }
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { all: Part::of(Arc::new(self.clone())), own: None, share: None }
+        Reservation { all: Part::of(self.clone()), share: None, goes_along: false }
     }
 
     /// The units that one client may hold.
@@ -122,24 +120,24 @@ impl BodyBudget {
         self.whole / PARTS
     }
 
-    fn share_of(&self, client: IpAddr, units: usize) -> Result<Share, BudgetExhausted> {
-        let mut all = lock(&self.held);
-        let held = all.get(&client).copied().unwrap_or(0);
-        if held > 0 && held + units > self.part() {
-            return Err(BudgetExhausted);
-        }
-        all.insert(client, held + units);
-        Ok(Share { held: Arc::clone(&self.held), client, units })
+    /// A reservation of nothing yet of the share of a client, which has so many units.
+    fn share_of(&self, client: IpAddr, units: usize) -> Share {
+        let client = customer(client);
+        let mut shares = lock(&self.shares);
+        let fresh = || Shared { budget: Self::of_units(units), reservations: 0 };
+        let shared = shares.entry(client).or_insert_with(fresh);
+        shared.reservations += 1;
+        Share { part: Part::of(shared.budget.clone()), client, of: self.clone() }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut all = lock(&self.held);
-        if let Some(held) = all.get_mut(&self.client) {
-            *held -= self.units;
-            if *held == 0 {
-                all.remove(&self.client);
+        let mut shares = lock(&self.of.shares);
+        if let Some(shared) = shares.get_mut(&self.client) {
+            shared.reservations -= 1;
+            if shared.reservations == 0 {
+                shares.remove(&self.client);
             }
         }
     }
@@ -148,26 +146,14 @@ impl Drop for Share {
 impl FormBudget {
     /// A budget of this many bytes.
     pub fn new(bytes: u64) -> Self {
-        let share = (bytes / CLIENTS).max(LEAST_SHARE);
-        Self { all: BodyBudget::new(bytes), share, clients: Arc::default() }
+        Self(BodyBudget::new(bytes))
     }
 
     /// A reservation of nothing yet, for a form of this client.
     pub fn reserve(&self, client: IpAddr) -> Reservation {
-        Reservation { own: Some(Part::of(self.share_of(customer(client)))), ..self.all.reserve() }
-    }
-
-    fn share_of(&self, client: IpAddr) -> Arc<BodyBudget> {
-        let mut clients = lock(&self.clients);
-        if let Some(known) = clients.get(&client).and_then(Weak::upgrade) {
-            return known;
-        }
-        if clients.len() == clients.capacity() {
-            clients.retain(|_, known| known.strong_count() > 0);
-        }
-        let fresh = Arc::new(BodyBudget::new(self.share));
-        clients.insert(client, Arc::downgrade(&fresh));
-        fresh
+        let Self(all) = self;
+        let share = all.share_of(client, all.part().max(units(LEAST_OF_FORMS)));
+        Reservation { share: Some(share), goes_along: true, ..all.reserve() }
     }
 }
 
@@ -178,8 +164,8 @@ impl Reservation {
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        if let Some(own) = &mut self.own {
-            own.grow_to_units(units(bytes), patience).await?;
+        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+            share.part.grow_to_units(units(bytes), patience).await?;
         }
         self.all.grow_to_units(units(bytes), patience).await
     }
@@ -205,21 +191,24 @@ impl Reservation {
     pub fn hold_for(&mut self, client: IpAddr, bytes: usize) -> Result<(), BudgetExhausted> {
         // What was counted before is counted anew.
         drop(self.share.take());
-        self.share = Some(self.all.budget.share_of(customer(client), units(bytes))?);
+        let whole = self.all.budget.part().max(1);
+        let mut share = self.all.budget.share_of(client, whole);
+        share.part.grow_at_once(units(bytes).min(whole)).map_err(|_| BudgetExhausted)?;
+        self.share = Some(share);
         Ok(())
     }
 
     /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.all.shrink_to_units(units(bytes));
-        if let Some(own) = &mut self.own {
-            own.shrink_to_units(units(bytes));
+        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+            share.part.shrink_to_units(units(bytes));
         }
     }
 }
 
 impl Part {
-    fn of(budget: Arc<BodyBudget>) -> Self {
+    fn of(budget: BodyBudget) -> Self {
         Self { budget, held: None }
     }
 
@@ -235,19 +224,30 @@ impl Part {
     }
 
     async fn grow_to_units(&mut self, units: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        let Some(missing) = units.checked_sub(self.held()).filter(|missing| *missing > 0) else {
-            return Ok(());
-        };
-        let missing = u32::try_from(missing).map_err(|_| BudgetExhausted)?;
-        let more = match Arc::clone(&self.budget.semaphore).try_acquire_many_owned(missing) {
-            Ok(more) => more,
-            Err(_) => self.wait_for(missing, patience).await?,
-        };
+        if let Err(missing) = self.grow_at_once(units) {
+            let missing = u32::try_from(missing).map_err(|_| BudgetExhausted)?;
+            let more = self.wait_for(missing, patience).await?;
+            self.add(more);
+        }
+        Ok(())
+    }
+
+    /// If it would have to wait, nothing is reserved; the error says how many units are missing.
+    fn grow_at_once(&mut self, units: usize) -> Result<(), usize> {
+        let missing = units.saturating_sub(self.held());
+        if missing > 0 {
+            let count = u32::try_from(missing).map_err(|_| missing)?;
+            let more = Arc::clone(&self.budget.semaphore).try_acquire_many_owned(count);
+            self.add(more.map_err(|_| missing)?);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, more: OwnedSemaphorePermit) {
         match &mut self.held {
             Some(held) => held.merge(more),
             None => self.held = Some(more),
         }
-        Ok(())
     }
 
     async fn wait_for(
@@ -369,7 +369,7 @@ mod tests {
         drop(two);
         let three = hold(1, 1_024).unwrap();
         drop((one, three, large));
-        assert!(lock(&budget.held).is_empty(), "nobody is remembered who holds nothing");
+        assert!(lock(&budget.shares).is_empty(), "nobody is remembered who holds nothing");
     }
 
     #[tokio::test(start_paused = true)]

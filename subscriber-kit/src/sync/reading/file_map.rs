@@ -151,7 +151,7 @@ impl FileMap {
         self.wanted
     }
 
-    /// How many folders these files need; each takes memory as a resource does.
+    /// How many folders these files need; each is held in memory, and made on the disk.
     pub(crate) fn folders(&self) -> u64 {
         self.folders.len() as u64
     }
