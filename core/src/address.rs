@@ -64,6 +64,8 @@ const CLOSED_V4: &[Ipv4Net] = &[
     v4(203, 0, 113, 0, 24),
     v4(224, 0, 0, 0, 4),
     v4(240, 0, 0, 0, 4),
+    // Public by its registry, but the platform itself to machines in Azure.
+    v4(168, 63, 129, 16, 32),
 ];
 
 /// The same for IPv6. `::/8` as a block covers unspecified, loopback, IPv4-compatible, IPv4-mapped, SIIT and whatever

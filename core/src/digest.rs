@@ -185,7 +185,7 @@ impl fmt::Debug for Digest {
 /// What a `hash` attribute holds: at most one digest per algorithm, and the tokens that say nothing to us.
 ///
 /// A token that cannot be understood, or that contradicts an earlier one of its algorithm, is *unknown*, not a
-/// mismatch (RS-035), and is kept so that a document can be written again as it was.
+/// mismatch (RS-035), and is kept so that a document can be written again as it was; of more than sixteen, the first sixteen.
 ///
 /// ```
 /// use resync_core::digest::{Agreement, Algorithm, Hashes};
@@ -201,6 +201,9 @@ pub struct Hashes {
     known: Vec<Digest>,
     unknown: Vec<String>,
 }
+
+/// Most unknown tokens that are kept of one attribute: a short one takes many times its length in memory.
+const MAX_UNKNOWN: usize = 16;
 
 /// What comparing two [`Hashes`] says about the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +238,7 @@ impl Hashes {
                     }
                     hashes.insert(digest);
                 }
-                Err(_) => hashes.unknown.push(token.to_owned()),
+                Err(_) => hashes.keep_unknown(token),
             }
         }
         hashes
@@ -251,7 +254,7 @@ impl Hashes {
         self.known.iter().find(|digest| digest.algorithm == algorithm)
     }
 
-    /// The tokens that were not understood.
+    /// The tokens that were not understood, sixteen at most.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
     }
@@ -278,7 +281,13 @@ impl Hashes {
         match self.get(digest.algorithm) {
             None => self.known.push(digest),
             Some(first) if *first == digest => {}
-            Some(_) => self.unknown.push(digest.to_string()),
+            Some(_) => self.keep_unknown(&digest.to_string()),
+        }
+    }
+
+    fn keep_unknown(&mut self, token: &str) {
+        if self.unknown.len() < MAX_UNKNOWN {
+            self.unknown.push(token.to_owned());
         }
     }
 }
@@ -524,6 +533,16 @@ mod tests {
         let hashes = Hashes::parse(&format!("{0} {0} {zeros}", ABC[0]));
         assert_eq!(hashes.iter().count(), 1);
         assert_eq!(hashes.unknown(), [zeros]);
+    }
+
+    #[test]
+    fn of_many_unknown_tokens_the_first_are_kept_and_a_digest_behind_them_counts() {
+        let contradicting = ABC[0].replace('9', "8");
+        let text = format!("first {} {} {contradicting}", "a ".repeat(MAX_UNKNOWN), ABC[0]);
+        let hashes = Hashes::parse(&text);
+        assert_eq!(hashes.unknown().len(), MAX_UNKNOWN);
+        assert_eq!(hashes.unknown()[0], "first");
+        assert_eq!(hashes.compare(&Hashes::parse(ABC[0])), Agreement::Same);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use thiserror::Error;
@@ -19,6 +19,9 @@ use crate::xml::{FREE_EXPANSION, MAX_BYTES, MAX_EXPANSION, ReadError, Reader};
 
 /// The name of every manifest (RS-104).
 pub(crate) const MANIFEST: &str = "manifest.xml";
+
+/// Most bytes of the directory of an archive: room for 50,000 members with long names. In memory it takes several times as much.
+const MAX_DIRECTORY: u64 = 16 << 20;
 
 /// How much of a package is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,12 @@ pub enum PackageError {
     /// Members that share bytes, as bombs do.
     #[error("members of the package overlap, as in a bomb; fetch the resources one by one")]
     Overlapping,
+    /// The directory of the archive is too long to be held in memory.
+    #[error("the directory of the package has more than {limit} bytes; fetch the resources one by one")]
+    Directory {
+        /// How many bytes are read.
+        limit: u64,
+    },
     /// No `manifest.xml` at the top (RS-104).
     #[error("the package has no manifest.xml at its top; fetch the resources one by one")]
     ManifestMissing,
@@ -198,13 +207,13 @@ impl<R: Read + Seek> Package<R> {
     /// Opens a package, and copies its manifest to a file without a name in `folder`: up to 50 MB, which not every system has room for
     /// among its own temporary files.
     ///
-    /// Memory depends on how many members the archive has, which its length bounds, and not on how long they are.
+    /// Memory depends on the directory of the archive, of which 16 MiB are read, and not on how long the members are.
     pub fn open_in(
         package: R,
         limits: PackageReadLimits,
         folder: impl AsRef<Path>,
     ) -> Result<Self, PackageError> {
-        let mut archive = ZipArchive::new(package).map_err(not_a_zip)?;
+        let mut archive = open_archive(package)?;
         if archive.has_duplicate_names() {
             return Err(PackageError::DuplicateMember);
         }
@@ -253,6 +262,13 @@ impl<R: Read + Seek> Package<R> {
     /// The next entry of the manifest; `None` after the last one.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, PackageError> {
         self.manifest.next().transpose().map_err(PackageError::Manifest)
+    }
+
+    /// How many bytes the bitstream of an entry has by the archive; `None` if [`copy`](Self::copy) gives none of it.
+    pub fn length(&self, entry: &Entry) -> Option<u64> {
+        let path = entry.metadata.as_ref()?.path.as_deref()?;
+        let place = self.archive.index_for_name(member_name(path).ok()?)?;
+        self.announced(place, path, None).ok()
     }
 
     /// Copies the bitstream of an entry and gives its length; nothing for a deletion.
@@ -335,6 +351,43 @@ impl<R: Read + Seek> std::fmt::Debug for Package<R> {
             .field("limits", &self.limits)
             .field("taken", &self.taken)
             .finish_non_exhaustive()
+    }
+}
+
+/// Opens an archive, unless more has to be read for that than a directory may have.
+///
+/// What an archive says of the length of its directory may be a lie, so what counts is what is read. It is read twice, since
+/// an archive that is open does not give back the reader that counts.
+fn open_archive<R: Read + Seek>(mut package: R) -> Result<ZipArchive<R>, PackageError> {
+    let mut bounded = Bounded { package: &mut package, left: MAX_DIRECTORY, is_over: false };
+    let tried = ZipArchive::new(&mut bounded).map(drop);
+    if bounded.is_over {
+        return Err(PackageError::Directory { limit: MAX_DIRECTORY });
+    }
+    tried.map_err(not_a_zip)?;
+    ZipArchive::new(package).map_err(not_a_zip)
+}
+
+/// Gives so many bytes of a package and then fails.
+struct Bounded<'a, R> {
+    package: &'a mut R,
+    left: u64,
+    is_over: bool,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.package.read(buffer)?;
+        let left = self.left.checked_sub(count as u64);
+        self.is_over |= left.is_none();
+        self.left = left.unwrap_or(0);
+        if left.is_some() { Ok(count) } else { Err(io::Error::other("the directory is too long")) }
+    }
+}
+
+impl<R: Seek> Seek for Bounded<'_, R> {
+    fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
+        self.package.seek(place)
     }
 }
 

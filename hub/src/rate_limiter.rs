@@ -322,6 +322,9 @@ pub(crate) fn network(client: IpAddr) -> IpAddr {
     }
 }
 
+/// An IPv6 site may use as much as this number of clients, however many networks it has.
+pub(crate) const CLIENTS_OF_ONE_SITE: usize = 4;
+
 /// The IPv6 /48 of a client, which may have 65,536 networks; `None` for IPv4, where every address costs money.
 pub(crate) fn site(client: IpAddr) -> Option<IpAddr> {
     match client.to_canonical() {

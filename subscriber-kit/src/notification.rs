@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::{Capability, Change, Entry, FrameworkChange, FrameworkNotification};
-use resync_core::xml;
+use resync_core::xml::{self, Options, Read, ReadError};
 use url::Url;
 
 use crate::discover::Set;
@@ -52,7 +52,7 @@ pub enum Meaning {
 pub enum NotificationError {
     /// It is not a ResourceSync document.
     #[error(transparent)]
-    Unreadable(#[from] xml::ReadError),
+    Unreadable(#[from] ReadError),
     /// It breaks rules of the specification.
     #[error("it breaks rules of the specification:\n{0}")]
     Violations(#[from] resync_core::rules::Violations),
@@ -67,7 +67,7 @@ pub enum NotificationError {
 /// # Errors
 /// [`NotificationError`]: such a delivery is logged and acknowledged, since another attempt would be the same.
 pub fn meaning(body: &[u8], set: &Set) -> Result<BTreeSet<Meaning>, NotificationError> {
-    let document = xml::read(body)?.into_document()?;
+    let document = read(body)?.into_document()?;
     if *document.capability() == Capability::ChangeNotification {
         let root = &document.header().metadata;
         // Older notifications need no interval.
@@ -88,13 +88,18 @@ pub(crate) struct DatedChange {
 
 /// The changes in Change Notifications, oldest first. Those without a time are left to the Change List.
 pub(crate) fn changes(bodies: &[Vec<u8>]) -> Vec<DatedChange> {
-    let documents = bodies.iter().filter_map(|body| xml::read(body.as_slice()).ok()?.into_document().ok());
+    let documents = bodies.iter().filter_map(|body| read(body).ok()?.into_document().ok());
     let documents = documents.filter(|document| *document.capability() == Capability::ChangeNotification);
     let entries = documents.flat_map(|document| document.into_raw().entries);
     let dated = |entry: Entry| Some(DatedChange { at: entry.metadata.as_ref()?.datetime?, entry });
     let mut changes: Vec<_> = entries.filter_map(dated).collect();
     changes.sort_by_key(|change| change.at);
     changes
+}
+
+/// Of plain XML only: a short body that is compressed may grow to more than is meant to be kept of a notification.
+fn read(body: &[u8]) -> Result<Read, ReadError> {
+    xml::read_with(body, Options::PLAIN)
 }
 
 fn meaning_of(change: &FrameworkChange, set: &Set) -> Option<Meaning> {
@@ -238,6 +243,22 @@ mod tests {
                 assert_eq!(meant(&[told], &set), expected, "{token} {change}");
             }
         }
+    }
+
+    #[test]
+    fn a_notification_that_is_compressed_is_not_unpacked() {
+        let [from, until]: [DateTime; 2] =
+            ["2026-11-20T09:00:00Z", "2026-11-20T09:01:00Z"].map(|at| at.parse().unwrap());
+        let resource = ResourceChange::updated("http://a.example/x").datetime(until);
+        let plain = xml::write(&ChangeNotification::new(from, until).change(resource).build().unwrap());
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        std::io::Write::write_all(&mut gzip, &plain).unwrap();
+        let packed = gzip.finish().unwrap();
+        assert!(matches!(
+            meaning(&packed, &set()),
+            Err(NotificationError::Unreadable(ReadError::Encoding { .. }))
+        ));
+        assert_eq!((changes(&[packed]).len(), changes(&[plain]).len()), (0, 1));
     }
 
     #[test]

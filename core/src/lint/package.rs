@@ -134,6 +134,7 @@ fn rule(error: &PackageError) -> Rule {
         PackageError::NotAZip { .. }
         | PackageError::DuplicateMember
         | PackageError::Overlapping
+        | PackageError::Directory { .. }
         | PackageError::Io(_) => Rule::PackageUnreadable,
         PackageError::ManifestMissing | PackageError::NotAManifest | PackageError::Manifest(_) => {
             Rule::PackageManifest

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use quick_xml::errors::{Error, IllFormedError, SyntaxError};
 
-use super::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_EXPANSION, MAX_LINKS, MAX_TEXT, Position};
+use super::{
+    Limits, MAX_ATTRIBUTES, MAX_BINDINGS, MAX_DEPTH, MAX_EXPANSION, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE,
+    MAX_TEXT, Position,
+};
 use crate::rules::{Violation, Violations};
 
 /// Why a document cannot be read at all. What can be read although it breaks a rule is a
@@ -250,6 +253,12 @@ pub enum Limit {
     Attributes,
     /// [`MAX_TEXT`](super::MAX_TEXT)
     Text,
+    /// [`MAX_NAMESPACE`](super::MAX_NAMESPACE)
+    Namespace,
+    /// [`MAX_BINDINGS`](super::MAX_BINDINGS)
+    Bindings,
+    /// [`MAX_FOREIGN`](super::MAX_FOREIGN)
+    Foreign,
 }
 
 impl Limit {
@@ -263,6 +272,9 @@ impl Limit {
             Self::Depth => MAX_DEPTH,
             Self::Attributes => MAX_ATTRIBUTES,
             Self::Text => MAX_TEXT,
+            Self::Namespace => MAX_NAMESPACE,
+            Self::Bindings => MAX_BINDINGS,
+            Self::Foreign => MAX_FOREIGN,
         };
         u64::try_from(count).unwrap_or(u64::MAX)
     }
@@ -274,7 +286,9 @@ impl Limit {
             Self::Links => "give fewer rs:ln",
             Self::Depth => "nest elements less deeply",
             Self::Attributes => "give the element fewer attributes",
-            Self::Text => "shorten it",
+            Self::Text | Self::Namespace => "shorten it",
+            Self::Bindings => "declare fewer namespaces, each once",
+            Self::Foreign => "give fewer or shorter attributes of other namespaces",
         }
     }
 }
@@ -289,6 +303,9 @@ impl fmt::Display for Limit {
             Self::Depth => "levels of elements",
             Self::Attributes => "attributes of one element",
             Self::Text => "bytes in one tag, comment or text",
+            Self::Namespace => "bytes in the URI of a namespace",
+            Self::Bindings => "declarations of namespaces in scope",
+            Self::Foreign => "bytes of foreign attributes",
         })
     }
 }

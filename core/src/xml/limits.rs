@@ -12,6 +12,13 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_ATTRIBUTES: usize = 64;
 /// Most bytes of one tag, comment or run of text.
 pub const MAX_TEXT: usize = 1_048_576;
+/// Most bytes of the URI of a namespace. Every attribute in it is kept with a copy.
+pub const MAX_NAMESPACE: usize = 1_024;
+/// Most declarations of namespaces that are in scope at once. Each name with a prefix is looked for among them.
+pub const MAX_BINDINGS: usize = 64;
+/// Most bytes that the foreign attributes of one header or entry take in memory; those of a document may take as many, and
+/// 32 times the length of the tags of `rs:md` and `rs:ln`.
+pub const MAX_FOREIGN: usize = 262_144;
 /// Most times its compressed length that a gzip document may grow to. Lists without digests come to about 40.
 pub const MAX_EXPANSION: u64 = 250;
 /// Bytes of a gzip document for which [`MAX_EXPANSION`] does not count, since a short one may be all repetition.

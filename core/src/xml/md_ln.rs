@@ -48,7 +48,8 @@ pub(super) fn metadata<R: BufRead>(
                 None => unknown(other, report),
             },
         }
-    })
+    })?;
+    count(tokens, &metadata.foreign)
 }
 
 /// Reads a `rs:ln`; `None` when it lacks its relation or target.
@@ -78,6 +79,7 @@ pub(super) fn link<R: BufRead>(
             other => unknown(other, report),
         }
     })?;
+    count(tokens, &link.foreign)?;
     match (rel, href) {
         (Some(rel), Some(href)) => Ok(Some(Link { rel, href, ..link })),
         (rel, _) => {
@@ -111,6 +113,14 @@ fn own<'a>(
             None
         }
     }
+}
+
+/// Counts the foreign attributes of an element to those of its header or entry.
+fn count<R: BufRead>(tokens: &mut Tokens<R>, foreign: &[ForeignAttribute]) -> Result<(), ReadError> {
+    let text =
+        |one: &ForeignAttribute| one.namespace.len() + one.prefix.len() + one.name.len() + one.value.len();
+    let bytes: usize = foreign.iter().map(|one| size_of::<ForeignAttribute>() + text(one)).sum();
+    tokens.count_foreign(bytes)
 }
 
 fn capability(value: &str, report: &mut impl FnMut(Rule, String)) -> Capability {

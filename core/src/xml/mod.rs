@@ -22,8 +22,8 @@ mod writer;
 pub use dialect::Dialect;
 pub use error::{Limit, ReadError, WriteError};
 pub use limits::{
-    FREE_EXPANSION, Limits, MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_EXPANSION, MAX_LINKS,
-    MAX_TEXT,
+    FREE_EXPANSION, Limits, MAX_ATTRIBUTES, MAX_BINDINGS, MAX_BYTES, MAX_DEPTH, MAX_ENTRIES, MAX_EXPANSION,
+    MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE, MAX_TEXT,
 };
 pub use options::{Mode, Options};
 pub use reader::Reader;

@@ -3,11 +3,12 @@
 //! `quick-xml` resolves them. It is given each declaration one by one, since it would take their values as written, with
 //! references unresolved, and lets a default namespace be one that XML reserves.
 
-use quick_xml::name::{self, NamespaceResolver, PrefixDeclaration, QName, ResolveResult};
+use quick_xml::name::{self, NamespaceError, NamespaceResolver, PrefixDeclaration, QName, ResolveResult};
 
 use super::error::Fault;
 use super::{
-    DLIB_NAMESPACE, RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE, XML_NAMESPACE, XMLNS_NAMESPACE,
+    DLIB_NAMESPACE, Limit, MAX_BINDINGS, MAX_NAMESPACE, RS_NAMESPACE, SITEMAP_NAMESPACE, XHTML_NAMESPACE,
+    XML_NAMESPACE, XMLNS_NAMESPACE,
 };
 
 /// The namespaces that mean something here.
@@ -44,8 +45,7 @@ pub(super) struct Namespaces(NamespaceResolver);
 impl Default for Namespaces {
     fn default() -> Self {
         let mut resolver = NamespaceResolver::default();
-        // The limits of depth and attributes bound the declarations already.
-        resolver.set_max_namespace_bindings(usize::MAX);
+        resolver.set_max_namespace_bindings(MAX_BINDINGS);
         Self(resolver)
     }
 }
@@ -53,6 +53,9 @@ impl Default for Namespaces {
 impl Namespaces {
     /// Takes a declaration of the element at this depth; the prefix is empty for the default namespace.
     pub(super) fn declare(&mut self, prefix: &str, uri: &str, depth: usize) -> Result<(), Fault> {
+        if uri.len() > MAX_NAMESPACE {
+            return Err(Fault::Limit(Limit::Namespace));
+        }
         let declaration = match (prefix, uri) {
             ("", XML_NAMESPACE | XMLNS_NAMESPACE) => return Err(RESERVED),
             ("", _) => PrefixDeclaration::Default,
@@ -61,7 +64,10 @@ impl Namespaces {
             _ => PrefixDeclaration::Named(prefix),
         };
         self.0.set_level(level(depth));
-        self.0.add(declaration, name::Namespace(uri)).map_err(|_| RESERVED)
+        self.0.add(declaration, name::Namespace(uri)).map_err(|error| match error {
+            NamespaceError::TooManyBindings(_) => Fault::Limit(Limit::Bindings),
+            _ => RESERVED,
+        })
     }
 
     /// Forgets what the element at this depth declared.

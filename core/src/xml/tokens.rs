@@ -14,7 +14,7 @@ use super::characters::{is_name, is_plain_text, is_plain_value, referenced, unes
 use super::error::{Fault, is_html};
 use super::input::{Input, is_whitespace};
 use super::namespaces::{Namespace, Namespaces};
-use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, Options, Position, ReadError};
+use super::{Limit, Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_FOREIGN, Options, Position, ReadError};
 
 /// One token; what it consists of is asked from [`Tokens`] until the next one is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub(super) enum Token {
     /// The end of a well-formed document.
     End,
 }
+
+/// How many times the length of their tags foreign attributes may take in memory, beyond [`MAX_FOREIGN`] in all.
+const FOREIGN_GROWTH: usize = 32;
 
 /// One attribute that is no namespace declaration.
 pub(super) struct Attribute<'a> {
@@ -54,6 +57,9 @@ pub(super) struct Tokens<R: BufRead> {
     empty: bool,
     text: String,
     root_seen: bool,
+    /// Bytes of the foreign attributes of this header or entry, and how many more all of the document may have.
+    foreign: usize,
+    foreign_left: usize,
     limits: Limits,
 }
 
@@ -77,6 +83,8 @@ impl<R: BufRead> Tokens<R> {
             empty: false,
             text: String::new(),
             root_seen: false,
+            foreign: 0,
+            foreign_left: MAX_FOREIGN,
             limits,
         })
     }
@@ -146,6 +154,23 @@ impl<R: BufRead> Tokens<R> {
     /// Gives every attribute of the last start tag to `each`.
     pub(super) fn attributes(&mut self, each: impl FnMut(Attribute<'_>)) -> Result<(), ReadError> {
         self.each_attribute(each).map_err(|fault| self.here(fault))
+    }
+
+    /// Counts the bytes of the foreign attributes of the last start tag to those of its header or entry, and of the document:
+    /// who keeps all of it keeps little more than a multiple of its length.
+    pub(super) fn count_foreign(&mut self, bytes: usize) -> Result<(), ReadError> {
+        self.foreign = self.foreign.saturating_add(bytes);
+        let allowed = self.foreign_left.saturating_add(FOREIGN_GROWTH.saturating_mul(self.tag.len()));
+        if self.foreign > MAX_FOREIGN || bytes > allowed {
+            return Err(self.limit(Limit::Foreign));
+        }
+        self.foreign_left = allowed - bytes;
+        Ok(())
+    }
+
+    /// Counts foreign attributes anew, since the header or an entry is over.
+    pub(super) fn forget_foreign(&mut self) {
+        self.foreign = 0;
     }
 
     pub(super) fn limit(&mut self, limit: Limit) -> ReadError {

@@ -228,8 +228,9 @@ impl Drop for Permit {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::queues::CLIENTS_OF_ONE_SITE;
+    use super::queues::FEW;
     use super::*;
+    use crate::rate_limiter::CLIENTS_OF_ONE_SITE;
 
     const STRANGER: Client = Client { network: None, class: ClientClass::Stranger };
     const KNOWN: Client = Client { network: None, class: ClientClass::Trusted };
@@ -337,6 +338,53 @@ mod tests {
             drop(taken);
             assert!(take(&limiter, "a", at(1, 99)).is_some());
         }
+    }
+
+    /// Room for 5,000 to wait, in all and at one host, and for 1,000 of one client.
+    fn waiting_room() -> Limiter {
+        let limit = |total, strangers| Limit { total, strangers };
+        let (total, slow) = (limit(5_000, 4_000), SlowLimit { trusted: 5_000, strangers: 4_000 });
+        Limiter::new(ConcurrencyLimits { total, slow, peer: total, client: Some(limit(1_000, 1_000)) })
+    }
+
+    /// As many permits as this client gets.
+    fn all(limiter: &Limiter, peer: &str, client: Client) -> Vec<Permit> {
+        (0..).map_while(|_| limiter.try_acquire(client, peer)).collect()
+    }
+
+    #[test]
+    fn b33_whoever_has_nothing_waiting_gets_in_after_twenty_who_took_all_they_could() {
+        let limiter = waiting_room();
+        let greedy: Vec<_> =
+            (1..=20).map(|last| all(&limiter, "a", of(last, ClientClass::Trusted))).collect();
+        assert_eq!(greedy[0].len(), 1_000, "whoever is alone has its whole share");
+        let took: usize = greedy.iter().map(Vec::len).sum();
+        assert!((4_500..5_000).contains(&took), "{took}");
+        assert_eq!(all(&limiter, "a", of(99, ClientClass::Trusted)).len(), FEW);
+        assert_eq!(all(&limiter, "a", of(1, ClientClass::Trusted)).len(), 0);
+    }
+
+    #[test]
+    fn b33_the_networks_of_a_site_have_of_the_last_places_to_wait_what_four_clients_have() {
+        let limiter = waiting_room();
+        let _greedy: Vec<_> =
+            (1..=5).map(|last| all(&limiter, "a", of(last, ClientClass::Trusted))).collect();
+        let of_site = (0..10).map(|network: u16| {
+            let network = Some(IpAddr::from([0x2001, 0xdb8, 1, network, 0, 0, 0, 0]));
+            all(&limiter, "a", Client { network, class: ClientClass::Trusted })
+        });
+        let of_site: Vec<_> = of_site.collect();
+        assert_eq!(of_site.iter().map(Vec::len).sum::<usize>(), CLIENTS_OF_ONE_SITE * FEW);
+    }
+
+    #[test]
+    fn b33_strangers_use_no_places_to_wait_that_are_kept_for_trusted_clients_with_few() {
+        let limiter = waiting_room();
+        let _greedy: Vec<_> =
+            (1..=5).map(|last| all(&limiter, "a", of(last, ClientClass::Trusted))).collect();
+        let of_strangers = all(&limiter, "b", of(50, ClientClass::Stranger));
+        assert_eq!(of_strangers.len(), 0);
+        assert_eq!(all(&limiter, "b", of(51, ClientClass::Trusted)).len(), FEW);
     }
 
     #[test]

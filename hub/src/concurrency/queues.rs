@@ -13,12 +13,14 @@ use lru::LruCache;
 use tokio::sync::oneshot;
 
 use super::{Client, ClientClass, ConcurrencyLimits, GrantSender, Limit};
-use crate::rate_limiter::site;
+use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, site};
 
 /// For how long a peer counts as slow after a timeout.
 const SLOW_FOR: Duration = Duration::from_secs(600);
-/// An IPv6 site may use as much as this number of clients, however many networks it has.
-pub(super) const CLIENTS_OF_ONE_SITE: usize = 4;
+/// One in so many places to wait is kept for clients with few entries, so that a few clients cannot keep out all others.
+const KEPT_ONE_IN: usize = 10;
+/// Entries of one client that are few.
+pub(super) const FEW: usize = 20;
 /// Slow peers that are remembered, a hash and a time each. Beyond that, the one that was slow longest ago is forgotten.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
 
@@ -167,6 +169,20 @@ impl Counter {
     }
 }
 
+impl Limit {
+    /// The part of places to wait that is open to a client. Strangers never use those that are kept of the total: they have no
+    /// need of a subscription in force, so there may be many of them.
+    fn open_to(self, class: ClientClass, has_few: bool) -> Self {
+        let Self { total, strangers } = self;
+        let less = |places: usize| places - places / KEPT_ONE_IN;
+        match (class, has_few) {
+            (ClientClass::Trusted, true) => self,
+            (ClientClass::Stranger, true) => Self { total: less(total), strangers },
+            (_, false) => Self { total: less(total), strangers: less(strangers) },
+        }
+    }
+}
+
 impl Level {
     fn next(self) -> Self {
         match self {
@@ -224,11 +240,16 @@ impl Queues {
         EntryId(id)
     }
 
-    /// An entry with a permit, if one is free now. It is for waiting, not for a request, so slow peers are no exception.
+    /// An entry with a permit, if one is free now. It is for waiting, not for a request, so slow peers are no exception. The last
+    /// places of those that clients share are for clients with few entries.
     pub(super) fn try_insert(&mut self, client: Client, peer: Peer) -> Option<EntryId> {
         let id = self.insert(client, peer);
+        let has_few = self.has_few(id);
         let has_room = |key: CounterKey| {
-            let limit = self.limit(key);
+            let limit = match key {
+                CounterKey::Of(Level::Client | Level::Site, _) => self.limit(key),
+                _ => self.limit(key).open_to(client.class, has_few),
+            };
             self.counter(key).unwrap_or(&UNUSED).has_room(client.class, limit)
         };
         if !self.keys_without_slow(id).into_iter().flatten().all(has_room) {
@@ -237,6 +258,15 @@ impl Queues {
         }
         self.take_whole(id);
         Some(id)
+    }
+
+    /// Whether the client of an entry, and its site, have few others.
+    fn has_few(&self, id: EntryId) -> bool {
+        [(Level::Client, FEW), (Level::Site, FEW * CLIENTS_OF_ONE_SITE)].into_iter().all(|(level, few)| {
+            let counter = self.counter_key(id, level).and_then(|key| self.counter(key));
+            let few = Limit { total: few, strangers: few };
+            counter.unwrap_or(&UNUSED).has_room(ClientClass::Trusted, few)
+        })
     }
 
     /// An entry with a permit, whether or not one is free.

@@ -55,7 +55,7 @@ pub enum ReadLimit {
     /// Read up to so many bytes, so that the connection can be reused, and throw them away (W-156).
     Discard(usize),
     /// Keep the body as it is on the wire. A longer one is an error, and so is a compressed one, which the request does not ask
-    /// for.
+    /// for; where the answer is no 2xx, such a body is left instead.
     Keep(usize),
     /// Keep the first so many bytes of the body and leave the rest; a compressed body is an error here too.
     First(usize),
@@ -295,10 +295,17 @@ impl EgressClient {
                 let read = connection.during(timeout_at(patience, discard(&mut body, most))).await;
                 (Bytes::new(), read.unwrap_or(false))
             }
-            _ if content_coding(&head.headers).is_some() => return Err(EgressError::Compressed),
+            _ if content_coding(&head.headers).is_some() && head.status.is_success() => {
+                return Err(EgressError::Compressed);
+            }
+            // An error page: the status is the answer.
+            _ if content_coding(&head.headers).is_some() => (Bytes::new(), false),
             ReadLimit::Keep(most) => {
                 let read = connection.during(timeout_at(deadline, collect(&mut body, most, memory))).await;
-                (read.map_err(late)??, true)
+                match read.map_err(late)? {
+                    Err(EgressError::TooLarge(_)) if !head.status.is_success() => (Bytes::new(), false),
+                    kept => (kept?, true),
+                }
             }
             ReadLimit::First(most) => {
                 let read = connection.during(timeout_at(deadline, beginning(&mut body, most))).await;
@@ -453,6 +460,17 @@ mod tests {
         assert!(matches!(stalled, Err(EgressError::Timeout(_))), "{stalled:?}");
         let large = send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", ReadLimit::Keep(4)).await;
         assert!(matches!(large, Err(EgressError::TooLarge(4))), "{large:?}");
+    }
+
+    #[tokio::test]
+    async fn the_status_counts_where_an_error_page_is_too_long_or_compressed() {
+        let long = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 5\r\n\r\nabcde";
+        let compressed =
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x0b";
+        for answer in [long, compressed] {
+            let answer = send(answer, ReadLimit::Keep(4)).await.unwrap();
+            assert_eq!((answer.status, answer.body), (StatusCode::SERVICE_UNAVAILABLE, Bytes::new()));
+        }
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::RecordType;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use tokio::time::timeout;
 use tracing::warn;
@@ -26,6 +27,13 @@ const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
 /// Queries at once to one name server.
 const AT_ONCE: usize = 1_024;
 
+/// Responses that are cached. The cache knows no other bound, and one response may have 64 KiB.
+const CACHED: u64 = 2_048;
+/// The most records of a name that stays in the cache. One with 13 name servers, all listed with their addresses, has fewer.
+const CACHED_RECORDS: usize = 64;
+/// Addresses of a name at most.
+const MOST_ADDRESSES: usize = 64;
+
 /// Why a name has no addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
@@ -38,6 +46,9 @@ pub enum Unresolved {
     /// It exists and has no addresses.
     #[error("the name has no addresses")]
     Empty,
+    /// It has more addresses than the hub looks at.
+    #[error("the name has more than {MOST_ADDRESSES} addresses")]
+    TooMany,
 }
 
 /// Asks name servers, and caches their answers within their TTL. Clones share the cache.
@@ -71,11 +82,28 @@ impl Resolver {
     /// [`Unresolved`].
     pub(super) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
         let full = format!("{}.", name.trim_end_matches('.'));
-        let found = timeout(PATIENCE, self.0.lookup_ip(full)).await.map_err(|_| Unresolved::Timeout)?;
+        let found =
+            timeout(PATIENCE, self.0.lookup_ip(full.as_str())).await.map_err(|_| Unresolved::Timeout)?;
         let found = found.map_err(|error| Unresolved::Refused(error.to_string()))?;
-        let mut addresses: Vec<IpAddr> = found.iter().collect();
-        addresses.sort_by_key(IpAddr::is_ipv6);
-        if addresses.is_empty() { Err(Unresolved::Empty) } else { Ok(addresses) }
+        let response = found.as_lookup();
+        let records = response.answers().len() + response.authorities().len() + response.additionals().len();
+        if records > CACHED_RECORDS {
+            for kind in [RecordType::A, RecordType::AAAA] {
+                self.0.clear_lookup_cache(full.as_str(), kind);
+            }
+        }
+        in_order(found.iter())
+    }
+}
+
+/// IPv4 first.
+fn in_order(found: impl Iterator<Item = IpAddr>) -> Result<Vec<IpAddr>, Unresolved> {
+    let mut addresses: Vec<IpAddr> = found.take(MOST_ADDRESSES + 1).collect();
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    match addresses.len() {
+        0 => Err(Unresolved::Empty),
+        1..=MOST_ADDRESSES => Ok(addresses),
+        _ => Err(Unresolved::TooMany),
     }
 }
 
@@ -86,6 +114,7 @@ fn bound(options: &mut ResolverOpts) {
     options.positive_max_ttl = Some(REMEMBER);
     options.negative_max_ttl = Some(REMEMBER_FAILURE);
     options.max_active_requests = AT_ONCE;
+    options.cache_size = CACHED;
 }
 
 fn of_the_system() -> ResolverBuilder<TokioRuntimeProvider> {
@@ -105,4 +134,34 @@ fn asking(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
     });
     let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
     TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many addresses, IPv6 and IPv4 by turns.
+    fn addresses(count: u8) -> impl Iterator<Item = IpAddr> {
+        let one = |last: u8| match last % 2 {
+            0 => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)]),
+            _ => IpAddr::from([192, 0, 2, last]),
+        };
+        (0..count).map(one)
+    }
+
+    #[test]
+    fn a_name_with_more_addresses_than_anybody_needs_is_refused() {
+        let most = in_order(addresses(64)).unwrap();
+        assert_eq!(most.len(), 64);
+        assert!(most[..32].iter().all(IpAddr::is_ipv4) && most[32..].iter().all(IpAddr::is_ipv6));
+        assert_eq!(in_order(addresses(65)), Err(Unresolved::TooMany));
+        assert_eq!(in_order(addresses(0)), Err(Unresolved::Empty));
+    }
+
+    #[test]
+    fn few_responses_are_cached_since_each_may_be_large() {
+        let mut options = ResolverOpts::default();
+        bound(&mut options);
+        assert_eq!(options.cache_size, 2_048);
+    }
 }

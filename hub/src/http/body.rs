@@ -12,7 +12,7 @@ use resync_common::words::Size;
 use tokio::time::{Instant, timeout_at};
 
 use super::reply::{later, refuse};
-use crate::topics::{BodyBudget, BudgetExhausted, Reservation};
+use crate::topics::{BodyBudget, BudgetExhausted, FormBudget, Reservation};
 
 /// How long a body waits for memory.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub struct Bodies {
     /// The memory for posted content.
     pub posts: BodyBudget,
     /// The memory for forms.
-    pub forms: BodyBudget,
+    pub forms: FormBudget,
 }
 
 impl Pace {
@@ -59,7 +59,7 @@ impl Pace {
     }
 }
 
-/// Reads a body of at most `limit` bytes. Its memory is reserved as it arrives, so that a client which sends nothing holds nothing.
+/// Reads a body of at most `limit` bytes. Its memory is added to `room` as it arrives, so that a client which sends nothing holds nothing.
 ///
 /// # Errors
 /// [`Unread`]
@@ -68,14 +68,13 @@ pub(super) async fn read(
     mut body: Body,
     limit: usize,
     pace: Pace,
-    budget: &BodyBudget,
+    mut room: Reservation,
 ) -> Result<(Bytes, Reservation), Unread> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(Unread::TooLarge(limit));
     }
-    let (mut read, mut room) = (BytesMut::new(), budget.reserve());
-    let mut deadline = pace.latest();
+    let (mut read, mut deadline) = (BytesMut::new(), pace.latest());
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(None) => return Ok((read.freeze(), room)),
@@ -148,7 +147,7 @@ mod tests {
     const PACE: Pace = Pace { patience: Duration::from_secs(10), bytes_per_second: 1_000 };
 
     async fn taken(headers: &HeaderMap, body: Body, limit: usize) -> Result<(Bytes, Reservation), Unread> {
-        read(headers, body, limit, PACE, &BodyBudget::new(1 << 20)).await
+        read(headers, body, limit, PACE, BodyBudget::new(1 << 20).reserve()).await
     }
 
     /// A body that sends a piece of 100 bytes after every pause.
@@ -193,16 +192,19 @@ mod tests {
             receiver.recv().await.map(|piece| (Ok::<_, Infallible>(piece), receiver))
         });
         let headers = HeaderMap::from_iter([(CONTENT_LENGTH, (1 << 20).into())]);
-        let slow_budget = budget.clone();
+        let slow_room = budget.reserve();
         let slow = tokio::spawn(async move {
-            read(&headers, Body::from_stream(sent), 1 << 20, PACE, &slow_budget).await.is_ok()
+            read(&headers, Body::from_stream(sent), 1 << 20, PACE, slow_room).await.is_ok()
         });
         let piece = |bytes: usize| sender.send(Bytes::from(vec![b'x'; bytes])).unwrap();
         piece(4 * 1_024);
         tokio::task::yield_now().await;
         let take = async |bytes: usize| {
             let body = Body::from(vec![b'x'; bytes]);
-            read(&HeaderMap::new(), body, 1 << 20, PACE, &budget).await.map(|(body, _)| body.len()).is_ok()
+            read(&HeaderMap::new(), body, 1 << 20, PACE, budget.reserve())
+                .await
+                .map(|(body, _)| body.len())
+                .is_ok()
         };
         assert!(take(20 * 1_024).await, "what is only announced holds nothing");
         piece(16 * 1_024);

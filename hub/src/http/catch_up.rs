@@ -4,7 +4,7 @@
 //! loses no byte, else as base64.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,11 +113,12 @@ pub(super) async fn read(
             state.catch_up.check_proof(&raw, &query.topic).await?;
         }
         if as_list {
-            let list = state.catch_up.change_list(&query.topic, query.after).await?;
+            let list = state.catch_up.change_list(&query.topic, query.after, client).await?;
             return Ok(answer(XML_CONTENT_TYPE, list.bytes, (list.reservation, permit)));
         }
-        let page = state.catch_up.page(&query.topic, query.after, query.limit).await?;
-        page_answer(page, query, Arc::clone(&state.hub_url), permit).await
+        let (after, limit) = (query.after, query.limit);
+        let page = state.catch_up.page(&query.topic, after, limit, write_one).await?;
+        page_answer(page, query, Arc::clone(&state.hub_url), (client, permit)).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }
@@ -183,9 +184,10 @@ async fn page_answer(
     page: Page,
     query: CatchUpQuery,
     hub_url: Arc<str>,
-    permit: ClientPermit,
+    (client, permit): (IpAddr, ClientPermit),
 ) -> Result<Response, CatchUpError> {
-    let (bytes, next, reservation) = page.encode(move |page, out| write(page, &query, &hub_url, out)).await?;
+    let (bytes, next, reservation) =
+        page.encode(client, move |page, out| write(page, &query, &hub_url, out)).await?;
     let mut response = answer("application/json", bytes, (reservation, permit));
     let link = next
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
@@ -214,6 +216,12 @@ fn write(
     };
     serde_json::to_writer(out, &view)?;
     Ok(next)
+}
+
+/// Writes a notification as it stands in a page.
+fn write_one(notification: &Notification, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer(out, &view(notification))?;
+    Ok(())
 }
 
 fn view(notification: &Notification) -> NotificationView<'_> {
@@ -269,9 +277,11 @@ mod tests {
             store.append(store::posted(&topic, body), Duration::ZERO).await.unwrap();
         }
         let budget = BodyBudget::new(WHOLE as u64);
-        let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10).await.unwrap();
+        let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10, write_one).await.unwrap();
         let query = CatchUpQuery { topic, after: None, limit: 10 };
-        let written = page.encode(move |page, out| write(page, &query, "http://hub.example/websub/", out));
+        let reader = [192, 0, 2, 1].into();
+        let written =
+            page.encode(reader, move |page, out| write(page, &query, "http://hub.example/websub/", out));
         let (bytes, next, _room) = written.await.unwrap();
         // A control character takes six, and three bytes take four as base64.
         assert!(bytes.len() > 6 * 10_000 + 13_000 && next.is_none());
@@ -282,6 +292,30 @@ mod tests {
         let (left, mut other) = (WHOLE - bytes.len().next_multiple_of(1_024), budget.reserve());
         assert_eq!(other.grow_to(left + 1, Duration::ZERO).await, Err(BudgetExhausted));
         assert_eq!(other.grow_to(left, Duration::ZERO).await, Ok(()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_page_ends_by_what_its_notifications_take_once_they_are_written_and_always_has_one() {
+        const MOST_WRITTEN: usize = 4 * 1_024 * 1_024;
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
+        // Each byte takes six, so that three of the short ones have room.
+        for length in [200_000, 200_000, 200_000, 200_000, 800_000, 1] {
+            store.append(store::posted(&topic, vec![1_u8; length]), Duration::ZERO).await.unwrap();
+        }
+        let log = CatchUp::new(store, BodyBudget::new(32 * 1_024 * 1_024));
+        let mut after = None;
+        for (count, most) in [(3, MOST_WRITTEN), (1, MOST_WRITTEN), (1, 6 * 800_000 + 1_024), (1, 1_024)] {
+            let page = log.page(&topic, after, 10, write_one).await.unwrap();
+            after = page.notifications.last().map(|last| last.offset);
+            assert_eq!((page.notifications.len(), page.more), (count, after != Some(page.topic.head)));
+            let mut written = Vec::new();
+            for one in &page.notifications {
+                write_one(one, &mut written).unwrap();
+            }
+            assert!(written.len() <= most, "{}", written.len());
+        }
     }
 
     #[tokio::test]

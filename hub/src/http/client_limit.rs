@@ -8,7 +8,7 @@ use resync_common::locks::lock;
 
 use super::client::TrustedProxies;
 use crate::config::IngressConfig;
-use crate::rate_limiter::network;
+use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, network, site};
 
 /// A limit. It remembers clients only while they have permits. Clones share it.
 #[derive(Clone, Debug)]
@@ -27,13 +27,15 @@ struct Inner {
 struct Taken {
     all: usize,
     by_client: HashMap<IpAddr, usize>,
+    by_site: HashMap<IpAddr, usize>,
 }
 
 /// A permit; dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     limit: ClientLimit,
-    client: IpAddr,
+    /// Who is counted, if not only the total is.
+    client: Option<IpAddr>,
 }
 
 /// Why there is no permit.
@@ -41,7 +43,7 @@ pub(super) struct ClientPermit {
 pub(super) enum LimitReached {
     /// The limit in all is reached.
     Total,
-    /// The limit of this client is reached.
+    /// The limit of this client, or of its IPv6 site, is reached.
     Client,
 }
 
@@ -63,23 +65,58 @@ impl ClientLimit {
 
     /// A permit for the client with this address.
     pub(super) fn take(&self, peer: IpAddr) -> Result<ClientPermit, LimitReached> {
-        let client = network(peer);
+        let is_bounded = self.0.unbounded.as_ref().is_none_or(|proxies| !proxies.contains(peer));
+        let client = is_bounded.then(|| network(peer));
         let mut taken = self.taken();
         if taken.all >= self.0.most {
             return Err(LimitReached::Total);
         }
-        let own = taken.by_client.get(&client).copied().unwrap_or(0);
-        let is_bounded = self.0.unbounded.as_ref().is_none_or(|proxies| !proxies.contains(peer));
-        if own >= self.0.most_per_client && is_bounded {
+        if client.is_some_and(|client| !taken.has_room(client, self.0.most_per_client)) {
             return Err(LimitReached::Client);
         }
-        taken.all += 1;
-        taken.by_client.insert(client, own + 1);
+        taken.add(client);
         Ok(ClientPermit { limit: self.clone(), client })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         lock(&self.0.taken)
+    }
+}
+
+impl Taken {
+    /// Whether a client may have one more, of so many for each.
+    fn has_room(&self, client: IpAddr, most: usize) -> bool {
+        let most_of_site = most.saturating_mul(CLIENTS_OF_ONE_SITE);
+        let below = |taken: Option<&usize>, most: usize| taken.is_none_or(|taken| *taken < most);
+        below(self.by_client.get(&client), most)
+            && site(client).is_none_or(|site| below(self.by_site.get(&site), most_of_site))
+    }
+
+    fn add(&mut self, client: Option<IpAddr>) {
+        self.all += 1;
+        let Some(client) = client else { return };
+        *self.by_client.entry(client).or_default() += 1;
+        if let Some(site) = site(client) {
+            *self.by_site.entry(site).or_default() += 1;
+        }
+    }
+
+    fn give_back(&mut self, client: Option<IpAddr>) {
+        self.all -= 1;
+        let Some(client) = client else { return };
+        subtract(&mut self.by_client, client);
+        if let Some(site) = site(client) {
+            subtract(&mut self.by_site, site);
+        }
+    }
+}
+
+fn subtract(taken: &mut HashMap<IpAddr, usize>, who: IpAddr) {
+    if let Some(own) = taken.get_mut(&who) {
+        *own -= 1;
+        if *own == 0 {
+            taken.remove(&who);
+        }
     }
 }
 
@@ -105,14 +142,7 @@ impl Default for Readers {
 
 impl Drop for ClientPermit {
     fn drop(&mut self) {
-        let mut taken = self.limit.taken();
-        taken.all -= 1;
-        if let Some(own) = taken.by_client.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                taken.by_client.remove(&self.client);
-            }
-        }
+        self.limit.taken().give_back(self.client);
     }
 }
 
@@ -150,6 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn the_networks_of_an_ipv6_site_have_together_what_four_clients_have() {
+        let limit = ClientLimit::for_connections(&bounds(4_096, 256, &[]));
+        let of = |site: u16, network: u16| IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 1]);
+        let all = |client: IpAddr| (0..).map_while(|_| limit.take(client).ok()).collect::<Vec<_>>();
+        let taken: Vec<_> = (0..16).flat_map(|network| all(of(1, network))).collect();
+        assert_eq!(taken.len(), 4 * 256);
+        assert_eq!(limit.take(of(1, 99)).unwrap_err(), LimitReached::Client);
+        assert!(limit.take(of(2, 1)).is_ok() && limit.take(ip("192.0.2.1")).is_ok());
+        drop(taken);
+        assert!(limit.taken().by_site.is_empty(), "nobody is remembered who is gone");
+        assert!(limit.take(of(1, 99)).is_ok());
+    }
+
+    #[test]
     fn places_without_a_bound_in_all_have_one_for_each_client() {
         let limit = ClientLimit::for_each_client(1);
         let taken: Vec<_> = (1..100).map_while(|last| limit.take([192, 0, 2, last].into()).ok()).collect();
@@ -163,5 +207,13 @@ mod tests {
         let taken: Vec<_> = (0..5).map_while(|_| limit.take(ip("10.0.0.1")).ok()).collect();
         assert_eq!(taken.len(), 5);
         assert_eq!(limit.take(ip("10.0.0.1")).unwrap_err(), LimitReached::Total);
+    }
+
+    #[test]
+    fn the_connections_of_a_trusted_proxy_are_not_those_of_its_neighbours() {
+        let limit = ClientLimit::for_connections(&bounds(100, 2, &["2001:db8::1/128"]));
+        let of_proxy: Vec<_> = (0..50).map_while(|_| limit.take(ip("2001:db8::1")).ok()).collect();
+        assert_eq!(of_proxy.len(), 50);
+        assert!(limit.take(ip("2001:db8::2")).is_ok() && limit.take(ip("2001:db8:0:1::1")).is_ok());
     }
 }

@@ -76,7 +76,7 @@ async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body
         return state.publish.content(client, &head.headers, body, admission).await;
     }
     let bodies = &state.publish.bodies;
-    match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, &bodies.forms).await {
+    match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, bodies.forms.reserve(client)).await {
         Ok((body, room)) => {
             let handling = async move {
                 let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;

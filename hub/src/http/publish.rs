@@ -153,7 +153,8 @@ impl PublishState {
         let mut opened = self.begin(headers, "content");
         opened.note("websub.topic", || announced.topic().as_str().to_owned());
         *note = other_hub(&announced, &self.hub_url);
-        let read = body::read(headers, body, self.max_body, self.bodies.pace, &self.bodies.posts).await;
+        let read =
+            body::read(headers, body, self.max_body, self.bodies.pace, self.bodies.posts.reserve()).await;
         let (body, room) = match read {
             Ok(read) => read,
             Err(unread) => {

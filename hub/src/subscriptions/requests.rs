@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::address::customer;
 use resync_core::websub::{CallbackUrl, Subscribe, TopicUrl, Unsubscribe, VerifyToken};
+use url::Url;
 
 use super::bounds::{Bounds, Full};
 use super::breaker::VerificationBreaker;
@@ -19,6 +20,9 @@ use crate::waiting_work::JobQueues;
 const ON_ITS_WAY_BYTES: usize = 48;
 const _: () = assert!(size_of::<ToVerify>() <= ON_ITS_WAY_BYTES);
 
+/// No host has a longer name, in bytes (RFC 1035, section 2.3.4); a dot at its end does not count.
+const LONGEST_NAME: usize = 253;
+
 /// Why a well-formed request is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAccepted {
@@ -30,6 +34,16 @@ pub enum NotAccepted {
         "hub.callback cannot be used: it is no target of an HTTP request; percent-encode what is not allowed in a URL"
     )]
     Target,
+    /// The name of a host is longer than any host's.
+    #[error(
+        "{parameter} cannot be used: the name of its host has {length} bytes, and it may have at most {LONGEST_NAME}"
+    )]
+    HostName {
+        /// The parameter with the URL.
+        parameter: &'static str,
+        /// The length of the name in bytes.
+        length: usize,
+    },
     /// Too many verifications in a row failed at the callback's host.
     #[error("the last {FAILURES} verifications at the host of hub.callback failed, so it is not asked for a while: try again after the seconds in Retry-After", FAILURES = super::breaker::FAILURES)]
     BreakerOpen {
@@ -146,6 +160,9 @@ impl Requests {
         intent: Intent,
         verify_token: Option<VerifyToken>,
     ) -> Result<(), NotAccepted> {
+        // Names are kept in memory, so their length is checked before anything else.
+        check_host_name("hub.callback", callback.url())?;
+        check_host_name("hub.topic", topic.url())?;
         self.guard.check_literal(callback.url())?;
         egress::target(&callback).map_err(|_| NotAccepted::Target)?;
         // Nobody may keep others from renewing by causing failures at their host.
@@ -169,5 +186,49 @@ impl Requests {
         let request = self.store.put_request(request).await?;
         self.verification.send(shard, ToVerify { id: request.id, who: Some(who), permit });
         Ok(())
+    }
+}
+
+fn check_host_name(parameter: &'static str, url: &Url) -> Result<(), NotAccepted> {
+    let name = url.host_str().unwrap_or_default();
+    let length = name.strip_suffix('.').unwrap_or(name).len();
+    if length > LONGEST_NAME {
+        return Err(NotAccepted::HostName { parameter, length });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::store::{self, Engine, Keyring};
+    use crate::subscriptions::limits;
+
+    #[tokio::test]
+    async fn a_host_name_that_no_host_can_have_is_refused_whether_of_a_callback_or_of_a_topic() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let bounds = Bounds::new(&config::load(None, [], &Vec::new()).unwrap().limits);
+        let ((verification, _work), breaker) = (JobQueues::new_pair(), VerificationBreaker::new(true));
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        let requests = Requests::new(store, guard, breaker, bounds, verification, limits::waiting(true));
+        let who = Requester { client: None, in_force: false, confirmed: false };
+        let ask = async |topic: &str, callback: &str| {
+            let topic = format!("http://{topic}/").parse().unwrap();
+            let callback = format!("http://{callback}/").parse().unwrap();
+            requests.unsubscribe(who, Unsubscribe { callback, topic, verify_token: None }).await
+        };
+        let labels = "a.".repeat(123);
+        let (longest, longer) = (format!("{labels}example"), format!("{labels}examples"));
+        assert_eq!((longest.len(), longer.len()), (253, 254));
+        assert!(ask(&longest, &longest).await.is_ok() && ask(&longest, &format!("{longest}.")).await.is_ok());
+        for (topic, callback, named) in
+            [("s.example", longer.as_str(), "hub.callback"), (longer.as_str(), "d.example", "hub.topic")]
+        {
+            let refused = ask(topic, callback).await.unwrap_err();
+            assert!(matches!(refused, NotAccepted::HostName { length: 254, .. }), "{refused}");
+            assert!(refused.to_string().starts_with(named), "{refused}");
+        }
     }
 }

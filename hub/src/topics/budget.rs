@@ -1,9 +1,13 @@
 //! Limits the bytes of bodies in memory: a budget for each way in which they come in.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use resync_common::locks::lock;
+use resync_core::address::customer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -11,6 +15,11 @@ use crate::egress::BodyMemory;
 
 /// Bytes are counted in units of this size, rounded up.
 const UNIT: usize = 1_024;
+
+/// The share of one client is one of so many parts of a budget.
+const PARTS: usize = 4;
+/// Of the budget for forms it is no less than the longest form, in bytes.
+const LEAST_OF_FORMS: usize = 64 * 1_024;
 
 /// How long a fetch waits for others to release their bytes. A limited number of fetches soon do.
 const FETCH_PATIENCE: Duration = Duration::from_secs(5);
@@ -21,7 +30,7 @@ pub struct Budgets {
     /// Content that publishers post.
     pub posts: BodyBudget,
     /// Forms, which anybody may send. Half as much.
-    pub forms: BodyBudget,
+    pub forms: FormBudget,
     /// Topics that are fetched after a ping.
     pub fetches: BodyBudget,
     /// Logs that are read again (catching up).
@@ -32,7 +41,7 @@ impl Budgets {
     /// Budgets of so many bytes (`[publish] body_memory`); forms have half of it.
     pub fn new(bytes: u64) -> Self {
         let budget = || BodyBudget::new(bytes);
-        Self { posts: budget(), forms: BodyBudget::new(bytes / 2), fetches: budget(), pages: budget() }
+        Self { posts: budget(), forms: FormBudget::new(bytes / 2), fetches: budget(), pages: budget() }
     }
 }
 
@@ -44,11 +53,42 @@ pub struct BodyBudget {
     growing: Arc<tokio::sync::Mutex<()>>,
     /// All its units.
     whole: usize,
+    /// The shares of clients, as long as there are reservations of them.
+    shares: Arc<Mutex<HashMap<IpAddr, Shared>>>,
 }
+
+/// The share of a client, a budget of its own, and how many reservations there are of it.
+#[derive(Debug)]
+struct Shared {
+    budget: BodyBudget,
+    reservations: usize,
+}
+
+/// A budget of which no client may have more than its share. Clones share it.
+#[derive(Clone, Debug)]
+pub struct FormBudget(BodyBudget);
 
 /// Bytes of the budget that are reserved until this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
+    all: Part,
+    /// What is reserved of the share of its client: as much, or what [`Reservation::hold_for`] was told.
+    share: Option<Share>,
+    /// Whether the share grows and shrinks with the reservation.
+    goes_along: bool,
+}
+
+/// What is reserved of the share of a client.
+#[derive(Debug)]
+struct Share {
+    part: Part,
+    client: IpAddr,
+    of: BodyBudget,
+}
+
+/// Bytes that are reserved of one budget.
+#[derive(Debug)]
+struct Part {
     budget: BodyBudget,
     held: Option<OwnedSemaphorePermit>,
 }
@@ -61,38 +101,119 @@ pub struct BudgetExhausted;
 impl BodyBudget {
     /// A budget of this many bytes.
     pub fn new(bytes: u64) -> Self {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let whole = units(bytes).min(Semaphore::MAX_PERMITS);
-        Self { semaphore: Arc::new(Semaphore::new(whole)), growing: Arc::default(), whole }
+        Self::of_units(units(usize::try_from(bytes).unwrap_or(usize::MAX)))
+    }
+
+    fn of_units(units: usize) -> Self {
+        let whole = units.min(Semaphore::MAX_PERMITS);
+        let semaphore = Arc::new(Semaphore::new(whole));
+        Self { semaphore, growing: Arc::default(), whole, shares: Arc::default() }
     }
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { budget: self.clone(), held: None }
+        Reservation { all: Part::of(self.clone()), share: None, goes_along: false }
+    }
+
+    /// The units that one client may hold.
+    fn part(&self) -> usize {
+        self.whole / PARTS
+    }
+
+    /// A reservation of nothing yet of the share of a client, which has so many units.
+    fn share_of(&self, client: IpAddr, units: usize) -> Share {
+        let client = customer(client);
+        let mut shares = lock(&self.shares);
+        let fresh = || Shared { budget: Self::of_units(units), reservations: 0 };
+        let shared = shares.entry(client).or_insert_with(fresh);
+        shared.reservations += 1;
+        Share { part: Part::of(shared.budget.clone()), client, of: self.clone() }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut shares = lock(&self.of.shares);
+        if let Some(shared) = shares.get_mut(&self.client) {
+            shared.reservations -= 1;
+            if shared.reservations == 0 {
+                shares.remove(&self.client);
+            }
+        }
+    }
+}
+
+impl FormBudget {
+    /// A budget of this many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(BodyBudget::new(bytes))
+    }
+
+    /// A reservation of nothing yet, for a form of this client.
+    pub fn reserve(&self, client: IpAddr) -> Reservation {
+        let Self(all) = self;
+        let share = all.share_of(client, all.part().max(units(LEAST_OF_FORMS)));
+        Reservation { share: Some(share), goes_along: true, ..all.reserve() }
     }
 }
 
 impl Reservation {
-    /// Makes the reservation at least this large, waiting up to `patience` for other bodies. Of several reservations that want to grow,
-    /// one waits and the others fail at once, so that one of them succeeds.
+    /// Makes the reservation at least this large, waiting up to `patience` for other bodies of the client, and as long for those of
+    /// others. Of several reservations that want to grow, one waits and the others fail at once, so that one of them succeeds.
     ///
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        self.grow_to_units(units(bytes), patience).await
+        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+            share.part.grow_to_units(units(bytes), patience).await?;
+        }
+        self.all.grow_to_units(units(bytes), patience).await
     }
 
-    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it.
+    /// [`Self::grow_to`] for what has to be sent even if it is larger than the whole budget: then it reserves all of it. Who wants more
+    /// than a quarter of the budget at a time does not wait, since everybody would wait behind it.
     ///
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays, as with [`Self::grow_to`].
     pub async fn grow_to_or_all(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        self.grow_to_units(units(bytes).min(self.budget.whole), patience).await
+        let most = self.all.budget.whole.saturating_mul(UNIT);
+        let bytes = bytes.min(most);
+        let missing = units(bytes).saturating_sub(self.all.held());
+        let patience = if missing > self.all.budget.part() { Duration::ZERO } else { patience };
+        self.grow_to(bytes, patience).await
+    }
+
+    /// Counts so many bytes for this client until the reservation is dropped. All that a client holds is at most a quarter of the
+    /// budget; only what is all that it holds may be larger.
+    ///
+    /// # Errors
+    /// [`BudgetExhausted`] if the client holds too much already.
+    pub fn hold_for(&mut self, client: IpAddr, bytes: usize) -> Result<(), BudgetExhausted> {
+        // What was counted before is counted anew.
+        drop(self.share.take());
+        let whole = self.all.budget.part().max(1);
+        let mut share = self.all.budget.share_of(client, whole);
+        share.part.grow_at_once(units(bytes).min(whole)).map_err(|_| BudgetExhausted)?;
+        self.share = Some(share);
+        Ok(())
     }
 
     /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let spare = self.held().saturating_sub(units(bytes));
+        self.all.shrink_to_units(units(bytes));
+        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+            share.part.shrink_to_units(units(bytes));
+        }
+    }
+}
+
+impl Part {
+    fn of(budget: BodyBudget) -> Self {
+        Self { budget, held: None }
+    }
+
+    fn shrink_to_units(&mut self, units: usize) {
+        let spare = self.held().saturating_sub(units);
         if let Some(held) = &mut self.held {
             drop(held.split(spare));
         }
@@ -103,19 +224,30 @@ impl Reservation {
     }
 
     async fn grow_to_units(&mut self, units: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        let Some(missing) = units.checked_sub(self.held()).filter(|missing| *missing > 0) else {
-            return Ok(());
-        };
-        let missing = u32::try_from(missing).map_err(|_| BudgetExhausted)?;
-        let more = match Arc::clone(&self.budget.semaphore).try_acquire_many_owned(missing) {
-            Ok(more) => more,
-            Err(_) => self.wait_for(missing, patience).await?,
-        };
+        if let Err(missing) = self.grow_at_once(units) {
+            let missing = u32::try_from(missing).map_err(|_| BudgetExhausted)?;
+            let more = self.wait_for(missing, patience).await?;
+            self.add(more);
+        }
+        Ok(())
+    }
+
+    /// If it would have to wait, nothing is reserved; the error says how many units are missing.
+    fn grow_at_once(&mut self, units: usize) -> Result<(), usize> {
+        let missing = units.saturating_sub(self.held());
+        if missing > 0 {
+            let count = u32::try_from(missing).map_err(|_| missing)?;
+            let more = Arc::clone(&self.budget.semaphore).try_acquire_many_owned(count);
+            self.add(more.map_err(|_| missing)?);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, more: OwnedSemaphorePermit) {
         match &mut self.held {
             Some(held) => held.merge(more),
             None => self.held = Some(more),
         }
-        Ok(())
     }
 
     async fn wait_for(
@@ -153,12 +285,34 @@ mod tests {
     #[tokio::test]
     async fn who_fills_one_budget_leaves_the_others_as_they_were() {
         let budgets = Budgets::new(4 * 1_024);
-        let mut forms = budgets.forms.reserve();
+        let client = IpAddr::from([192, 0, 2, 1]);
+        let mut forms = budgets.forms.reserve(client);
         forms.grow_to(2 * 1_024, AT_ONCE).await.unwrap();
-        assert_eq!(budgets.forms.reserve().grow_to(1, AT_ONCE).await, Err(BudgetExhausted));
+        assert_eq!(budgets.forms.reserve(client).grow_to(1, AT_ONCE).await, Err(BudgetExhausted));
         for other in [&budgets.posts, &budgets.fetches, &budgets.pages] {
             other.reserve().grow_to(4 * 1_024, AT_ONCE).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn one_client_with_many_forms_gets_a_quarter_of_their_memory_and_leaves_others_the_rest() {
+        let forms = FormBudget::new(1 << 20);
+        let of = |site: u16, network: u16| IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 1]);
+        let mut held = Vec::new();
+        for network in 0..20 {
+            let mut form = forms.reserve(of(1, network));
+            if form.grow_to(64 * 1_024, AT_ONCE).await.is_ok() {
+                held.push(form);
+            }
+        }
+        assert_eq!(held.len(), 4);
+        for site in 2..=4 {
+            let mut other = forms.reserve(of(site, 0));
+            other.grow_to(256 * 1_024, AT_ONCE).await.unwrap();
+            held.push(other);
+        }
+        drop(held);
+        forms.reserve(of(1, 0)).grow_to(256 * 1_024, AT_ONCE).await.unwrap();
     }
 
     #[tokio::test]
@@ -199,5 +353,37 @@ mod tests {
         one.shrink_to(2_000);
         other.grow_to(1_024, AT_ONCE).await.unwrap();
         assert_eq!(other.grow_to(1_025, AT_ONCE).await, Err(BudgetExhausted));
+    }
+
+    #[test]
+    fn one_client_holds_a_quarter_or_a_single_larger_one_and_others_are_as_free_as_before() {
+        let budget = BodyBudget::new(8 * 1_024);
+        let hold = |last: u8, bytes: usize| {
+            let mut reservation = budget.reserve();
+            reservation.hold_for([192, 0, 2, last].into(), bytes).map(|()| reservation)
+        };
+        let (one, two) = (hold(1, 1_024).unwrap(), hold(1, 1_024).unwrap());
+        assert_eq!(hold(1, 1).err(), Some(BudgetExhausted));
+        let large = hold(2, 1 << 20).unwrap();
+        assert_eq!(hold(2, 1).err(), Some(BudgetExhausted));
+        drop(two);
+        let three = hold(1, 1_024).unwrap();
+        drop((one, three, large));
+        assert!(lock(&budget.shares).is_empty(), "nobody is remembered who holds nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_behind_what_is_larger_than_a_quarter() {
+        let (budget, patience) = (BodyBudget::new(8 * 1_024), Duration::from_secs(5));
+        let (mut held, mut large, mut small) = (budget.reserve(), budget.reserve(), budget.reserve());
+        held.grow_to(1_024, AT_ONCE).await.unwrap();
+        let refused = large.grow_to_or_all(1 << 20, patience);
+        let taken = small.grow_to_or_all(1_024, patience);
+        tokio::select! {
+            biased;
+            refused = refused => assert_eq!(refused, Err(BudgetExhausted)),
+            () = tokio::time::sleep(patience / 2) => panic!("it waited"),
+        }
+        taken.await.unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! subscription in force, or with a publisher's token for the topic.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,8 +22,8 @@ use tokio::time::timeout;
 use super::budget::{BodyBudget, BudgetExhausted, Reservation};
 use crate::store::{ContentKind, Notification, Offset, Store, StoreError, SubscriptionKey, Topic, TopicId};
 
-/// A page ends with the notification that exceeds this. A Change List ends with the one before, and everything that was read for it
-/// counts.
+/// A page ends before the notification with which its notifications, as they are written, would exceed this; it always has one. A
+/// Change List ends before the one that exceeds it as well, and everything that was read for it counts.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Notifications that are read for a Change List at most.
 const MOST_READ: usize = 10_000;
@@ -37,6 +38,9 @@ const LONGEST_PROOF: Duration = Duration::from_secs(3_600);
 const PURPOSE: &str = "resync-hub catch-up";
 /// What precedes the signature of a query.
 const SIGNATURE: &str = "&signature=";
+
+/// Writes a notification as it stands in a page.
+pub type WriteNotification = fn(&Notification, &mut dyn Write) -> io::Result<()>;
 
 /// Reads logs again.
 #[derive(Clone, Debug)]
@@ -144,7 +148,8 @@ impl CatchUp {
         signature.verify(&own_key(&secret), signed.as_bytes()).map_err(|_| CatchUpError::NoProof)
     }
 
-    /// At most `limit` notifications after this offset; without one, from the oldest that the log holds.
+    /// At most `limit` notifications after this offset; without one, from the oldest that the log holds. `write` tells how long
+    /// they become.
     ///
     /// # Errors
     /// [`CatchUpError`]
@@ -153,12 +158,14 @@ impl CatchUp {
         topic: &TopicUrl,
         after: Option<Offset>,
         limit: usize,
+        write: WriteNotification,
     ) -> Result<Page, CatchUpError> {
         let url = topic;
         let topic = self.store.topic(url).await?.ok_or(CatchUpError::UnknownTopic)?;
         let mut next = beginning(&topic, after)?;
-        let (mut notifications, mut bytes, mut reservation) = (Vec::new(), 0, self.budget.reserve());
-        while next <= topic.head && notifications.len() < limit && bytes < PAGE_BYTES {
+        let (mut notifications, mut bytes, mut written) = (Vec::new(), 0, 0);
+        let mut reservation = self.budget.reserve();
+        while next <= topic.head && notifications.len() < limit && written < PAGE_BYTES {
             let Some(notification) = self.store.notification_from(topic.id, next).await? else {
                 // A restore skipped the offsets that are left, and nothing was posted since.
                 next = topic.head.next();
@@ -171,6 +178,10 @@ impl CatchUp {
                     return Err(CatchUpError::Expired { first: notification.offset });
                 }
             }
+            written += written_length(&notification, write).await;
+            if written > PAGE_BYTES && !notifications.is_empty() {
+                break;
+            }
             bytes += weight(&notification);
             reservation.grow_to_or_all(bytes, MEMORY_TIMEOUT).await?;
             next = notification.offset.next();
@@ -182,15 +193,23 @@ impl CatchUp {
     /// The changes after this offset as a Change List: of the newest Change Notifications, as many as follow each other without a gap.
     /// Its `from` says how far back that is, so that it claims nothing that no notification listed (CN-008).
     ///
+    /// It counts as held by `client`.
+    ///
     /// # Errors
     /// [`CatchUpError`]
-    pub async fn change_list(&self, topic: &TopicUrl, after: Option<Offset>) -> Result<List, CatchUpError> {
+    pub async fn change_list(
+        &self,
+        topic: &TopicUrl,
+        after: Option<Offset>,
+        client: IpAddr,
+    ) -> Result<List, CatchUpError> {
         let topic = self.store.topic(topic).await?.ok_or(CatchUpError::UnknownTopic)?;
         let chain = self.store.chain(topic.id).await?.ok_or(CatchUpError::NoChanges)?;
         let oldest = beginning(&topic, after)?;
         let _lock = self.lock(topic.id).await?;
         let mut run = Run { from: chain.until, until: chain.until, up: None, parts: Vec::new() };
-        let (mut bytes, mut kept, mut entries, mut reservation) = (0, 0, 0, self.budget.reserve());
+        let (mut bytes, mut kept, mut entries) = (0, 0, 0);
+        let mut reservation = self.budget.reserve();
         let mut offset = chain.offset;
         for _ in 0..MOST_READ {
             // At least the newest one is read, since it names the Capability List.
@@ -219,6 +238,7 @@ impl CatchUp {
             offset = Offset(offset.0 - 1);
         }
         let bytes = compute(|| run.into_list().map(|list| xml::write(&list))).await?;
+        reservation.hold_for(client, bytes.len())?;
         reservation.grow_to_or_all(bytes.len(), MEMORY_TIMEOUT).await?;
         reservation.shrink_to(bytes.len());
         Ok(List { bytes, reservation })
@@ -232,12 +252,13 @@ impl CatchUp {
 
 impl Page {
     /// The page as `write` writes it, with the memory that it takes from now on. It is written twice, the first time to measure it:
-    /// escaped text may take six times as much.
+    /// escaped text may take six times as much. It counts as held by `client`.
     ///
     /// # Errors
     /// [`CatchUpError::Busy`], before anything is written.
     pub async fn encode<T: Send + 'static>(
         self,
+        client: IpAddr,
         write: impl Fn(&Self, &mut dyn Write) -> io::Result<T> + Send + 'static,
     ) -> Result<(Vec<u8>, T, Reservation), CatchUpError> {
         let (mut page, write, length) = compute(move || {
@@ -248,6 +269,7 @@ impl Page {
         })
         .await;
         let read: usize = page.notifications.iter().map(|notification| weight(notification)).sum();
+        page.reservation.hold_for(client, length)?;
         page.reservation.grow_to_or_all(read + length, MEMORY_TIMEOUT).await?;
         compute(move || {
             let mut bytes = Vec::with_capacity(length);
@@ -273,6 +295,18 @@ impl Write for Counted {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// How many bytes a notification takes once it is written.
+async fn written_length(notification: &Arc<Notification>, write: WriteNotification) -> usize {
+    let notification = Arc::clone(notification);
+    compute(move || {
+        let mut counted = Counted(0);
+        // A count does not fail.
+        let _ = write(&notification, &mut counted);
+        counted.0
+    })
+    .await
 }
 
 fn weight(notification: &Notification) -> usize {

@@ -12,7 +12,7 @@ use resync_core::websub::TopicUrl;
 use crate::concurrency::{Client, ClientClass};
 use crate::config::Rate;
 use crate::live_hubs::LiveHubs;
-use crate::rate_limiter::{RateLimiter, site};
+use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, RateLimiter, site};
 use crate::store::{Store, StoreError, TopicId};
 
 /// Bytes are counted in units of this size.
@@ -21,8 +21,6 @@ const UNIT: u64 = 1_024;
 const CLIENTS: u64 = 5;
 /// The limit of one client for all topics, as a multiple of that for one topic.
 const TOPICS: u64 = 5;
-/// An IPv6 site may have as much sent as this number of clients, however many networks it has.
-const CLIENTS_OF_ONE_SITE: u64 = 4;
 
 /// The limits of clients and topics. Clones share them.
 #[derive(Clone, Debug)]
@@ -98,7 +96,7 @@ impl FanOutLimit {
 impl Debts {
     fn new(enabled: bool, bytes_per_minute: u64) -> Self {
         let buckets = |times| RateLimiter::new(enabled, per_minute(bytes_per_minute.saturating_mul(times)));
-        let (clients, sites) = (buckets(TOPICS), buckets(TOPICS * CLIENTS_OF_ONE_SITE));
+        let (clients, sites) = (buckets(TOPICS), buckets(TOPICS * CLIENTS_OF_ONE_SITE as u64));
         Self { own: buckets(1), clients, sites, topics: buckets(CLIENTS) }
     }
 

@@ -162,9 +162,17 @@ enum FetchFailure {
 }
 
 impl FetchFailure {
-    /// The topic's links, content type or redirect are too long. That lasts until its owner changes them.
+    /// The topic's content, links, content type or redirect are too long, or it is compressed unasked. That lasts until its owner
+    /// changes it.
     fn is_refusal(&self) -> bool {
-        matches!(self, Self::Oversized(_) | Self::Topic(FetchError::Redirect(RedirectError::TooLong { .. })))
+        matches!(
+            self,
+            Self::Oversized(_)
+                | Self::Topic(
+                    FetchError::Redirect(RedirectError::TooLong { .. })
+                        | FetchError::Egress(EgressError::TooLarge(_) | EgressError::Compressed)
+                )
+        )
     }
 
     /// The hub lacks something; the topic is not to blame.
@@ -564,9 +572,12 @@ mod tests {
     #[test]
     fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
         let too_long = RedirectError::TooLong { length: 60_000 };
-        for error in
-            [FetchFailure::Oversized(Oversized::Links), FetchFailure::Topic(FetchError::Redirect(too_long))]
-        {
+        for error in [
+            FetchFailure::Oversized(Oversized::Links),
+            FetchFailure::Topic(FetchError::Redirect(too_long)),
+            FetchFailure::Topic(FetchError::Egress(EgressError::TooLarge(1_024))),
+            FetchFailure::Topic(FetchError::Egress(EgressError::Compressed)),
+        ] {
             assert_eq!(Retries::default().after(&error), None, "{error}");
             assert_eq!(PingOutcome::from(&error), PingOutcome::Done);
         }

@@ -19,8 +19,8 @@ mod tokens;
 mod topic_client;
 
 pub use authority::{Authority, Denied, Grant};
-pub use budget::{BodyBudget, BudgetExhausted, Budgets, Reservation};
-pub use catch_up::{CatchUp, CatchUpError, List, Page};
+pub use budget::{BodyBudget, BudgetExhausted, Budgets, FormBudget, Reservation};
+pub use catch_up::{CatchUp, CatchUpError, List, Page, WriteNotification};
 pub use closed_hub::ClosedHub;
 pub use fan_out::FanOutLimit;
 pub use fetch::{AcceptedPing, Fetcher, Pings};

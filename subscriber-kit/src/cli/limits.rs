@@ -57,7 +57,7 @@ pub(crate) struct LimitArgs {
     /// The largest accepted resource
     #[arg(long, default_value = "16 GiB", value_name = "SIZE", value_parser = size)]
     max_resource_size: ByteSize,
-    /// Maximum number of resources of one list
+    /// Maximum number of resources of one list, and of the folders that they need
     #[arg(long, default_value_t = 3_000_000, value_name = "N", value_parser = number::<u64>)]
     max_resources: u64,
     /// Maximum size of all lists and manifests of one run

@@ -13,12 +13,12 @@ mod source;
 mod time_map;
 mod topic;
 
-use std::io::{BufReader, Seek as _};
+use std::io::{BufRead, BufReader, Seek as _};
 
 use resync_core::document::{Capability, Entry, Header, Relation, Root};
 use resync_core::misplaced::{SOURCE_DESCRIPTION, base_of, folder_of, names_a_document};
 use resync_core::websub::key::TopicUrl;
-use resync_core::xml::{ReadError, Reader};
+use resync_core::xml::{Limit, ReadError, Reader};
 use url::Url;
 
 use crate::fetch::{Client, FetchError, Fetched, led_to};
@@ -40,6 +40,9 @@ const MAX_HUBS: usize = 16;
 
 /// How many documents a page or a robots.txt may lead to.
 const MAX_HINTS: usize = 32;
+
+/// How many entries and links of a document that leads further are read.
+const MAX_LISTED: usize = 10_000;
 
 /// Discovers what the Source at `url` offers.
 ///
@@ -393,7 +396,7 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
     let mut reader = Reader::new(BufReader::new(file))?;
     let header = reader.header().clone();
     let leads_on = matches!(header.capability(), Some(Capability::Description | Capability::CapabilityList));
-    let entries = if leads_on { reader.by_ref().collect::<Result<_, _>>()? } else { Vec::new() };
+    let entries = if leads_on { all_entries(&mut reader, MAX_LISTED)? } else { Vec::new() };
     if reader.refused() > 0 {
         // A Capability List or a list may be among them.
         let (refused, violations) = (reader.refused(), reader.take_violations());
@@ -403,9 +406,24 @@ fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {
     Ok(Parsed { url: url.clone(), header, entries })
 }
 
+/// All entries of a document, which with their links are at most `max`: a short document that is compressed may hold millions.
+pub(crate) fn all_entries<R: BufRead>(reader: &mut Reader<R>, max: usize) -> Result<Vec<Entry>, ReadError> {
+    let (mut entries, mut count) = (Vec::new(), 0);
+    while let Some(entry) = reader.next().transpose()? {
+        count += 1 + entry.links.len();
+        if count > max {
+            let position = Reader::position(reader);
+            return Err(ReadError::Limit { limit: Limit::Entries, max: max as u64, position });
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -446,6 +464,26 @@ mod tests {
         assert_eq!(base("http://a.example/data/resync/capabilitylist.xml"), "http://a.example/data/");
         assert_eq!(base("http://a.example/data/part/"), "http://a.example/data/part/");
         assert_eq!(base("http://b.example/resync/list.xml"), "http://b.example/resync/");
+    }
+
+    #[test]
+    fn entries_and_links_of_a_capability_list_are_bounded() {
+        let read = |entries: usize| {
+            let hubs = r#"<rs:ln rel="hub" href="http://h.example/"/>"#.repeat(999);
+            let loc = "<loc>http://a.example/topic</loc>";
+            let topic = format!(r#"<url>{loc}<rs:md capability="framework-notification"/>{hubs}</url>"#);
+            let mut file = tempfile::tempfile().unwrap();
+            write!(
+                file,
+                r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="capabilitylist"/>{}</urlset>"#,
+                topic.repeat(entries)
+            )
+            .unwrap();
+            file.rewind().unwrap();
+            read_parsed(&url("http://a.example/capabilitylist.xml"), &file).map(|parsed| parsed.entries.len())
+        };
+        assert!(matches!(read(10), Ok(10)));
+        assert!(matches!(read(11), Err(ReadError::Limit { max: 10_000, .. })));
     }
 
     fn set(name: &str) -> Set {

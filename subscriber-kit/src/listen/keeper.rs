@@ -22,7 +22,7 @@ use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
 use crate::state::StateError;
 use crate::subscribe::{Subscriber, keep_channels};
-use crate::sync::{Depth, Report, SyncError};
+use crate::sync::{Depth, Report, SyncError, blocking};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
 /// How long the first synchronisation waits for the subscription, so that no second one is needed after it.
@@ -191,7 +191,8 @@ impl Keeper {
 
     async fn take(&mut self, delivery: Delivery) {
         let has_skipped = delivery.skipped > 0;
-        let meanings = match meaning(delivery.body.body(), &self.copy.set) {
+        let (body, set) = (delivery.body.body().to_vec(), self.copy.set.clone());
+        let meanings = match blocking(move || meaning(&body, &set)).await {
             Ok(meanings) if meanings.is_empty() && !has_skipped => {
                 tracing::info!("ignored a notification about documents that this copy does not use");
                 return self.saved(delivery.done().await);

@@ -200,6 +200,7 @@ impl Subscriptions {
     /// [`StateError`] when a new one cannot be saved.
     pub async fn add(&self, topic: &TopicUrl, hub: &Url) -> Result<SubscriptionId, StateError> {
         let (topic, hub) = (topic.clone(), hub.to_string());
+        let shared = Arc::clone(&self.shared);
         self.update(move |state_file| {
             let known =
                 state_file.subscriptions.iter_mut().find(|record| record.topic == topic && record.hub == hub);
@@ -208,6 +209,8 @@ impl Subscriptions {
                 record.topic = topic;
                 return record.id();
             }
+            // A Source may name other topics and hubs every time.
+            state_file.forget(DateTime::now(), |token| shared.has_unhandled(token));
             let record = Record::new(topic, hub);
             let id = record.id();
             state_file.subscriptions.push(record);
@@ -391,6 +394,14 @@ impl Shared {
         locks::lock(&self.state_file)
     }
 
+    /// Whether a notification of this subscription waits. One without an id is in no window, so any that an earlier run left counts.
+    fn has_unhandled(&self, token: &str) -> bool {
+        let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_left = unfinished.iter().any(|one| one.arrival.token == token);
+        drop(unfinished);
+        is_left || self.windows().get(token).is_some_and(Window::has_unhandled)
+    }
+
     fn windows(&self) -> MutexGuard<'_, HashMap<String, Window>> {
         locks::lock(&self.windows)
     }
@@ -562,6 +573,29 @@ mod tests {
             state_file.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(second.with_state_file(topics), [ages[0].0]);
+    }
+
+    #[tokio::test]
+    async fn a_new_subscription_takes_the_place_of_those_that_are_long_over_and_have_nothing_to_handle() {
+        let subscriptions = Subscriptions::in_memory();
+        let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
+        for (topic, days) in [("http://a.example/", 29), ("http://b.example/", 31), ("http://c.example/", 31)]
+        {
+            let id = subscriptions.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
+            if topic.contains("//c.") {
+                subscriptions.with_window(&id.0, |window| window.push(identity, Stage::Open));
+            }
+            let ended = DateTime::now().unix_millis() - days * 24 * 3_600_000;
+            let age = move |state_file: &mut StateFile| {
+                state_file.record(&id.0).unwrap().expires_unix_millis = Some(ended);
+            };
+            subscriptions.update(age).await.unwrap();
+        }
+        subscriptions.add(&topic(), &hub()).await.unwrap();
+        let topics = subscriptions.with_state_file(|state_file| {
+            state_file.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>()
+        });
+        assert_eq!(topics, ["http://a.example/", "http://c.example/", "http://source.example/topic"]);
     }
 
     #[tokio::test]

@@ -27,6 +27,9 @@ const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(60);
 /// Longer leases are shortened to this: ten years, in seconds.
 const LONGEST_LEASE: u64 = 315_360_000;
 
+/// How many bytes of a hub's reason are kept.
+const MAX_REASON: usize = 1024;
+
 /// After what time a secret is replaced (W-063), and how long the previous one stays valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rotation {
@@ -285,7 +288,7 @@ impl Record {
                 VerificationAnswer::Echo(challenge.as_str().to_owned())
             }
             Verification::Denied { reason, .. } => {
-                self.denied = Some(reason.unwrap_or_default());
+                self.denied = Some(cut(reason.unwrap_or_default()));
                 self.pending = None;
                 self.expires_unix_millis = None;
                 self.ask_for_another_secret();
@@ -326,6 +329,13 @@ impl Record {
             pending.until_unix_millis = pending.until_unix_millis.min(in_the_future(CONFIRMED_FOR));
         }
     }
+}
+
+/// The beginning of a hub's reason.
+fn cut(mut reason: String) -> String {
+    let end = (0..=MAX_REASON.min(reason.len())).rev().find(|at| reason.is_char_boundary(*at));
+    reason.truncate(end.unwrap_or(0));
+    reason
 }
 
 fn in_the_future(time: Duration) -> i64 {
@@ -433,6 +443,19 @@ mod tests {
         let denied = Verification::Denied { topic: TOPIC.into(), reason: Some("quota".into()) };
         assert_eq!(subscriptions.verify(&id.0, denied).await.unwrap(), VerificationAnswer::Denied);
         assert_eq!(subscriptions.get(&id).unwrap().phase, Phase::Denied { reason: "quota".into() });
+    }
+
+    #[tokio::test]
+    async fn w103_of_a_long_reason_of_a_hub_a_kibibyte_is_kept_and_no_half_character() {
+        for (reason, kept) in [("x".repeat(1025), 1024), ("\u{20ac}".repeat(1000), 1023)] {
+            let (subscriptions, id) = pending(Mode::Subscribe).await;
+            let denied = Verification::Denied { topic: TOPIC.into(), reason: Some(reason.as_str().into()) };
+            subscriptions.verify(&id.0, denied).await.unwrap();
+            let Phase::Denied { reason: found } = subscriptions.get(&id).unwrap().phase else {
+                panic!("denied")
+            };
+            assert_eq!((found.len(), reason.starts_with(&found)), (kept, true));
+        }
     }
 
     #[tokio::test]

@@ -92,6 +92,11 @@ impl Window {
         Handled { last: self.last, handled: handled.collect() }
     }
 
+    /// Whether one is written or waits.
+    pub(super) fn has_unhandled(&self) -> bool {
+        !self.slots.iter().all(Slot::is_done)
+    }
+
     /// The last notification before which all received ones are handled, itself included.
     pub(crate) fn last(&self) -> Option<NotificationId> {
         self.last

@@ -86,7 +86,7 @@ impl Run<'_> {
             next.map(|next| next.with_gaps(report.unproven.clone(), gaps).with_resources(report.in_copy))
         };
         report.is_remembered = copy_state.is_some();
-        self.save(run_outcome.changed, Some(updates), copy_state, self.saved.as_ref()).await?;
+        self.save(run_outcome.changed.into_folders(), Some(updates), copy_state, self.saved.as_ref()).await?;
         Ok(report)
     }
 

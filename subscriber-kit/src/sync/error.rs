@@ -160,7 +160,9 @@ pub enum SyncError {
         url: Url,
     },
     /// A list under an index is of another origin (RS-200).
-    #[error("the list {url} has another origin than its index; if you trust it, allow it with --origin")]
+    #[error(
+        "the list {url} has another origin than the list that names it; if you trust it, allow it with --origin"
+    )]
     ForeignComponent {
         /// The list, after redirects.
         url: Url,
@@ -181,8 +183,10 @@ pub enum SyncError {
         /// The list.
         url: Url,
     },
-    /// The lists name too many resources.
-    #[error("the list has more than {max} resources; increase --max-resources if you trust this Source")]
+    /// The lists name too many resources, with the folders that these need.
+    #[error(
+        "the list has more than {max} resources and folders; increase --max-resources if you trust this Source"
+    )]
     TooManyResources {
         /// The limit.
         max: u64,

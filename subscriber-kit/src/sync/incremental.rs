@@ -80,7 +80,7 @@ impl Run<'_> {
             (next.map(|next| next.with_resources(report.in_copy)), Some(copy_state))
         };
         report.is_remembered = next.is_some();
-        self.save(run_outcome.changed, None, next, before).await?;
+        self.save(run_outcome.changed.into_folders(), None, next, before).await?;
         Ok(Some(report))
     }
 

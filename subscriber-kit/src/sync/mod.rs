@@ -256,7 +256,7 @@ pub struct SyncOptions {
     pub retry_pause: Duration,
     /// The largest accepted resource, in bytes.
     pub max_resource_bytes: u64,
-    /// How many resources one list may have, with its index; each takes up to half a KiB of memory.
+    /// How many resources, and folders for them, one list may have, with its index; each takes up to half a KiB of memory.
     pub max_resources: u64,
     /// How many bytes the documents of one run may have together: its lists, and the manifests beside packages.
     pub max_list_bytes: u64,

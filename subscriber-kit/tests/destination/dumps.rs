@@ -3,7 +3,7 @@
 
 use crate::support::copy::counts;
 use crate::support::site::ChangingSource;
-use crate::support::{client, document, files};
+use crate::support::{Source, client, document, files, status};
 use resync_core::build::PackageLimits;
 use resync_subscriber_kit::sync::{
     BaselineFrom, ChangesFrom, Depth, Method, Offer, Report, SyncError, SyncOptions, Target, Verdict, audit,
@@ -98,6 +98,20 @@ async fn rs110_a_package_that_is_broken_or_a_lie_costs_downloads_and_nothing_els
     site.source.remove("/resourcedump.xml");
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(counts(&run(&site, &directory, BaselineFrom::Cheaper).await), [50, 0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn rs200_a_dump_that_moved_to_another_origin_is_left_alone() {
+    let (site, other) = (site(50).await, Source::start().await);
+    other.raw("/resourcedump.xml", site.source.page("/resourcedump.xml"));
+    let moved = format!("Location: {}\r\n", other.url("/resourcedump.xml"));
+    site.source.raw("/resourcedump.xml", status("302 Found", &moved));
+    let directory = tempfile::tempdir().unwrap();
+    let report = run(&site, &directory, BaselineFrom::Dump).await;
+    assert_eq!(counts(&report), [50, 0, 0, 0, 0]);
+    let asked_for = asked(&site);
+    assert!(!asked_for.iter().any(|path| path.contains(".zip")), "{asked_for:?}");
+    assert_eq!(files(directory.path()), site.files);
 }
 
 /// A look at a Source that has nothing but packages.

@@ -230,6 +230,16 @@ async fn one_run_has_bounds_and_names_the_one_it_met() {
 }
 
 #[tokio::test]
+async fn each_folder_that_resources_need_counts_as_a_resource() {
+    let mut copy = Copy::start().await;
+    copy.list_of(&[("/d/e/f/a", "12345"), ("/d/e/f/b", "12345")]);
+    copy.options.max_resources = 4;
+    assert!(matches!(copy.try_sync(true).await, Err(SyncError::TooManyResources { max: 4 })));
+    copy.options.max_resources = 5;
+    assert_eq!(copy.sync().await.created, 2, "folders that they share count once");
+}
+
+#[tokio::test]
 async fn a_compressed_list_counts_as_long_as_it_is() {
     let mut copy = Copy::start().await;
     let entries: Vec<String> =

@@ -417,6 +417,21 @@ async fn rs201_a_change_list_that_cannot_be_read_changes_nothing() {
 }
 
 #[tokio::test]
+async fn rs200_an_open_change_list_that_moved_to_another_origin_changes_nothing() {
+    let mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let (source, other) = (&mirror.site.source, support::Source::start().await);
+    let root = r#"<rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
+    let gone = format!(r#"<url><loc>{}</loc><rs:md change="deleted"/></url>"#, source.url("/a"));
+    other.put("/changes.xml", document("urlset", root, &[gone]).as_bytes());
+    let moved = format!("Location: {}\r\n", other.url("/changes.xml"));
+    source.raw("/changelist-1.xml", status("302 Found", &moved));
+    let result = mirror.try_run(Depth::Changes).await;
+    assert!(matches!(result, Err(SyncError::ForeignComponent { .. })), "{result:?}");
+    assert_eq!(other.asked(), ["/changes.xml"], "only this tells where it is");
+    mirror.assert_same();
+}
+
+#[tokio::test]
 async fn rs197_changes_that_cannot_be_read_keep_nobody_from_the_list_and_delete_nothing() {
     let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
     mirror.site.tell(&[("a", Some("2")), ("b", None)]);

@@ -172,6 +172,26 @@ async fn rs200_resources_of_another_origin_are_refused_also_through_a_redirect()
 }
 
 #[tokio::test]
+async fn rs200_without_a_hash_neither_a_mirror_nor_the_original_leads_to_another_origin() {
+    let copy = Copy::start().await;
+    let other = Source::start().await;
+    other.put("/foreign", b"bad");
+    copy.source.put("/a", b"own");
+    let away = format!("Location: {}\r\n", other.url("/foreign"));
+    copy.source.raw("/away", status("302 Found", &away));
+    let linked = |path: &str, relation: &str| {
+        let [loc, href] = [path, "/away"].map(|path| copy.source.url(path));
+        format!(r#"<url><loc>{loc}</loc><rs:md length="3"/><rs:ln rel="{relation}" href="{href}"/></url>"#)
+    };
+    let entries = [linked("/a", "duplicate"), linked("/gone", "via")];
+    copy.source.resource_list("/resourcelist.xml", &entries);
+    let report = copy.sync().await;
+    assert_eq!(counts(&report), [1, 0, 0, 0, 1], "{report:?}");
+    assert!(other.asked().is_empty());
+    assert_eq!(files(copy.path()), expected(&[("a", "own")]));
+}
+
+#[tokio::test]
 async fn rs200_resources_of_an_origin_that_was_named_are_fetched_and_those_of_others_are_not() {
     let mut copy = Copy::start().await;
     let (named, other) = (Source::start().await, Source::start().await);

@@ -262,7 +262,6 @@ async fn every_command_of_the_first_page_does_what_it_says_for_each_role() {
 #[tokio::test]
 async fn every_command_of_the_operations_guide_can_be_typed_beside_a_running_hub() {
     let folder = tempdir().unwrap();
-    fs::copy(root().join("deploy/hub.toml"), folder.path().join("hub.toml")).unwrap();
     let mut hub = HubProcess::start_public(&folder.path().join("data"), &[]).await;
     let guide = with(&page("operations.md"), &[("127.0.0.1:8081", &hub.admin_address().to_string())]);
     let mut reader = Reader::of(folder.path(), &mut hub);

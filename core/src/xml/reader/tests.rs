@@ -1,8 +1,13 @@
 //! What the reader reads, tolerates, tells and refuses.
 
 use super::*;
-use crate::document::{Capability, Change, FrameworkChange, FrameworkNotification, Relation};
-use crate::xml::{Limits, MAX_ATTRIBUTES, MAX_DEPTH, MAX_LINKS, MAX_TEXT, Mode, read, read_with};
+use crate::document::{
+    Capability, Change, ForeignAttribute, FrameworkChange, FrameworkNotification, Relation,
+};
+use crate::xml::{
+    Limits, MAX_ATTRIBUTES, MAX_BINDINGS, MAX_DEPTH, MAX_FOREIGN, MAX_LINKS, MAX_NAMESPACE, MAX_TEXT, Mode,
+    read, read_with,
+};
 
 /// A urlset of which only the content is of interest; the content starts on line 2.
 fn urlset(content: &str) -> Vec<u8> {
@@ -358,6 +363,50 @@ fn rs051_every_limit_is_named_when_it_is_passed() {
     );
     assert_eq!(reached(&change(&format!("{CHANGED}{}", " ".repeat(MAX_TEXT + 20_000)))), None);
     assert_eq!(reached(&change(&format!("<!--{}-->", "\n".repeat(MAX_TEXT + 20_000)))), Some(Limit::Text));
+}
+
+#[test]
+fn foreign_attributes_do_not_multiply_the_uri_of_their_namespace() {
+    let reached = |bytes: &[u8]| match read(bytes) {
+        Err(ReadError::Limit { limit, .. }) => Some(limit),
+        _ => None,
+    };
+    let declared = |length: usize| change(&format!("{CHANGED}<x:a xmlns:x='{}'/>", "u".repeat(length)));
+    assert_eq!(reached(&declared(MAX_NAMESPACE)), None);
+    assert_eq!(reached(&declared(MAX_NAMESPACE + 1)), Some(Limit::Namespace));
+
+    let namespace = format!("xmlns:x='{}'", "u".repeat(MAX_NAMESPACE));
+    let link = "<rs:ln rel='via' href='http://example.org/b' x:a=''/>";
+    let fit = MAX_FOREIGN / (MAX_NAMESPACE + 2 + size_of::<ForeignAttribute>());
+    let entry = |links: usize| format!("<url>{CHANGED}{}</url>", link.repeat(links));
+    let list = |links: usize, entries: &str| {
+        let head = link.repeat(links);
+        let bytes = urlset(&format!("<rs:md capability='changelist'/>{head}{entries}"));
+        String::from_utf8(bytes).unwrap().replacen("xmlns", &format!("{namespace} xmlns"), 1).into_bytes()
+    };
+    let full = entry(fit);
+    assert_eq!(reached(&list(fit, &format!("{full}{full}"))), None);
+    assert_eq!(reached(&list(fit + 1, "")), Some(Limit::Foreign));
+    assert_eq!(reached(&list(0, &entry(fit + 1))), Some(Limit::Foreign));
+
+    let attribute = |number: usize| format!(" x:a{number}=''");
+    let attributes = (0..60).map(attribute).collect::<Vec<_>>().concat();
+    let wide = format!("<url><loc>http://example.org/a</loc><rs:md change='updated'{attributes}/></url>");
+    assert_eq!(reached(&list(0, &wide)), None);
+    assert_eq!(reached(&list(0, &wide.repeat(100))), Some(Limit::Foreign));
+}
+
+#[test]
+fn a_name_is_looked_for_among_few_declarations() {
+    let reached = |content: &str| match read(&change(&format!("{CHANGED}{content}"))) {
+        Err(ReadError::Limit { limit, .. }) => Some(limit),
+        _ => None,
+    };
+    let declaration = |number: usize| format!(" xmlns:p{number}='urn:x'");
+    let declared = (0..MAX_BINDINGS - 2).map(declaration).collect::<Vec<_>>().concat();
+    let once = format!("<p0:a{declared}/>");
+    assert_eq!(reached(&once.repeat(2)), None);
+    assert_eq!(reached(&format!("<p0:a{declared}><b xmlns:q='urn:x'/></p0:a>")), Some(Limit::Bindings));
 }
 
 #[test]

@@ -77,6 +77,19 @@ fn patch_local(bytes: &mut [u8], name: &str, offset: usize, value: &[u8]) {
 }
 
 #[test]
+fn the_length_of_a_bitstream_is_known_from_the_archive_before_it_is_copied_unless_it_is_refused() {
+    let bomb = vec![0_u8; 4 << 20];
+    let entries = [r#"path="/item""#, r#"path="/bomb""#, r#"path="/missing""#];
+    let bytes = archive_with(DEFLATED, &manifest(&entries), &[("item", b"12345"), ("bomb", &bomb)]);
+    let mut package = open(&bytes).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(entry) = package.next_entry().unwrap() {
+        lengths.push(package.length(&entry));
+    }
+    assert_eq!(lengths, [Some(5), None, None]);
+}
+
+#[test]
 fn rs110_paths_that_lead_out_of_the_package_are_refused() {
     let cases = [
         ("/../../etc/cron.d/evil", PathFlaw::Upwards),
@@ -184,6 +197,18 @@ fn rs110_bombs_are_refused_by_ratio_by_total_and_by_overlap() {
     zip.shallow_copy_file("a", "b").unwrap();
     let overlapping = zip.finish().unwrap().into_inner();
     assert!(matches!(open(&overlapping), Err(PackageError::Overlapping)));
+}
+
+#[test]
+fn a_directory_too_long_to_be_held_is_refused() {
+    let of_members = |count: usize| {
+        let names: Vec<String> = (0..count).map(|number| format!("{number}{}", "n".repeat(60_000))).collect();
+        let members: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+        archive(&manifest(&[]), &members)
+    };
+    assert!(open(&of_members(200)).is_ok());
+    let error = open(&of_members(300)).unwrap_err();
+    assert!(matches!(error, PackageError::Directory { limit: 16_777_216 }) && !error.is_about_one_entry());
 }
 
 #[test]

@@ -205,7 +205,7 @@ mod tests {
         let pages = CatchUp::new(Arc::clone(&restored), BodyBudget::new(1_000_000));
         let passed = Finished::Passed { next: Offset((1 << 32) + 1) };
         assert_eq!(without(&lookup, &url, &attempt(topic, 3)).await, passed);
-        let nothing = pages.page(&url, Some(Offset(2)), 10).await.unwrap();
+        let nothing = pages.page(&url, Some(Offset(2)), 10, |_, _| Ok(())).await.unwrap();
         assert!(nothing.notifications.is_empty() && !nothing.more);
 
         let next =
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(found(&lookup, &url, &attempt(topic, next.0)).await.offset, next);
         // One that has read what the old hub took after the backup, too.
         for after in [2, 3, 1_000] {
-            let page = pages.page(&url, Some(Offset(after)), 10).await.unwrap();
+            let page = pages.page(&url, Some(Offset(after)), 10, |_, _| Ok(())).await.unwrap();
             assert_eq!(page.notifications.iter().map(|one| one.offset).collect::<Vec<_>>(), [next]);
             assert!(!page.more);
         }

@@ -146,7 +146,7 @@ impl FromRequest<AdminState> for Sent {
 
     async fn from_request(request: Request, state: &AdminState) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        match body::read(&head.headers, body, BODY_LIMIT, state.pace, &state.bodies).await {
+        match body::read(&head.headers, body, BODY_LIMIT, state.pace, state.bodies.reserve()).await {
             Ok((body, reservation)) => Ok(Self { body, _room: reservation }),
             Err(unread) => Err(Problem::new(unread.status(), unread)),
         }

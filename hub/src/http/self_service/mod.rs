@@ -159,7 +159,7 @@ async fn test(
     if !state.service.is_visit(visit, id) {
         return Err(page::unknown(&state.base));
     }
-    let (body, _room) = state.read_form(&head.headers, body).await?;
+    let (body, _room) = state.read_form(client, &head.headers, body).await?;
     let token = form_urlencoded::parse(&body).find(|(name, _)| name == page::CSRF_FIELD);
     let is_own = is_from_here(&head.headers, Some(&state.origin))
         && token.is_some_and(|(_, token)| state.service.is_form_word(&token, visit));
@@ -188,7 +188,7 @@ async fn open(
 ) -> Result<Response, Response> {
     let (head, body) = request.into_parts();
     let client = state.client(peer, &head.headers).map_err(|early| state.too_many(early))?;
-    let (body, _room) = state.read_form(&head.headers, body).await?;
+    let (body, _room) = state.read_form(client, &head.headers, body).await?;
     let fields: Vec<_> = form_urlencoded::parse(&body).collect();
     let field = |wanted| fields.iter().find(|(name, _)| name == wanted).map_or("", |(_, value)| value);
     let (Ok(topic), Ok(callback)) =
@@ -216,8 +216,14 @@ impl SelfService {
     }
 
     /// The body of a form, with the memory that is reserved for it.
-    async fn read_form(&self, headers: &HeaderMap, body: Body) -> Result<(Bytes, Reservation), Response> {
-        let read = body::read(headers, body, FORM_LIMIT, self.bodies.pace, &self.bodies.forms).await;
+    async fn read_form(
+        &self,
+        client: IpAddr,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(Bytes, Reservation), Response> {
+        let read =
+            body::read(headers, body, FORM_LIMIT, self.bodies.pace, self.bodies.forms.reserve(client)).await;
         read.map_err(IntoResponse::into_response)
     }
 

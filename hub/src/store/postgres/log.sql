@@ -25,7 +25,6 @@ CREATE OR REPLACE FUNCTION hub.append_1(
 #variable_conflict use_column
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    this_hour timestamptz := date_trunc('hour', clock_timestamp(), 'UTC');
     -- Every log goes on behind this place.
     leaped bigint;
     ids bigint[];
@@ -135,8 +134,8 @@ BEGIN
         ON CONFLICT (topic) DO UPDATE SET version = excluded.version, url = excluded.url, etag = excluded.etag,
             last_modified = excluded.last_modified, digest = excluded.digest;
     END IF;
-    INSERT INTO hub.feed (hour, kind, node, batch, topic, first, posts, weights, fetched)
-    SELECT this_hour, 1, node, batch, ids[p.of], ends[p.of] + 1, array_agg(p.post ORDER BY p.rank),
+    INSERT INTO hub.feed (kind, node, batch, topic, first, posts, weights, fetched)
+    SELECT 1, node, batch, ids[p.of], ends[p.of] + 1, array_agg(p.post ORDER BY p.rank),
         array_agg(p.weight ORDER BY p.rank), CASE WHEN bool_or(p.fetched) THEN array_agg(p.fetched ORDER BY p.rank) END
     FROM unnest(of, ranked, weights, fetched) WITH ORDINALITY AS p(of, rank, weight, fetched, post)
     WHERE p.rank IS NOT NULL

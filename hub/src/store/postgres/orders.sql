@@ -25,8 +25,7 @@ BEGIN
     END IF;
     INSERT INTO hub.act VALUES (given, until, kind, topic, subscription, place, host);
     INSERT INTO hub.act_shard (act, shard) SELECT DISTINCT given, n.shard FROM unnest(given_to) AS n(shard);
-    INSERT INTO hub.feed (hour, kind, node, shards, subject)
-    VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), 9, node, given_to, given);
+    INSERT INTO hub.feed (kind, node, shards, subject) VALUES (9, node, given_to, given);
     RETURN given;
 END
 $$;

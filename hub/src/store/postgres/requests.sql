@@ -38,8 +38,8 @@ BEGIN
         ORDER BY e.n
         RETURNING r.id, r.shard, r.pair
     ), told AS (
-        INSERT INTO hub.feed (hour, kind, node, shard, subject)
-        SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 6, put_requests_1.node, n.shard, n.id FROM new n ORDER BY n.id
+        INSERT INTO hub.feed (kind, node, shard, subject)
+        SELECT 6, put_requests_1.node, n.shard, n.id FROM new n ORDER BY n.id
     )
     SELECT array_agg(n.id ORDER BY e.n) INTO answers FROM unnest(pairs) WITH ORDINALITY AS e(pair, n) JOIN new n ON n.pair = e.pair;
     RETURN answers;

@@ -373,7 +373,7 @@ CREATE SEQUENCE hub.feed_ordinal;
 
 -- What happened. Hubs read what a snapshot of theirs had not seen. An hour at a time is dropped.
 CREATE TABLE hub.feed (
-    hour timestamptz NOT NULL,
+    hour timestamptz NOT NULL DEFAULT date_trunc('hour', clock_timestamp(), 'UTC'),
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     ordinal bigint NOT NULL DEFAULT nextval('hub.feed_ordinal'),
     -- 1 appended, 2 subscribed, 3 unsubscribed, 4 paused, 5 resumed, 6 asked, 7 denied, 8 pinged, 9 ordered, 10 answered, 11 a document changed.

@@ -35,8 +35,7 @@ CREATE OR REPLACE FUNCTION hub.tell_1(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject)
-    VALUES (date_trunc('hour', clock_timestamp(), 'UTC'), $2, $1, $3, $4, $5, $6);
+    INSERT INTO hub.feed (kind, node, shard, topic, bounds, subject) VALUES ($2, $1, $3, $4, $5, $6);
     UPDATE hub.topic t SET told = pg_current_xact_id() WHERE t.id = $4;
 END
 $$;
@@ -203,9 +202,9 @@ BEGIN
             answers[entry.n] := entry.topic;
         END LOOP;
     END IF;
-    INSERT INTO hub.feed (hour, kind, node, shard, topic, bounds, subject, url, origin, start, lease_end, address)
-    SELECT date_trunc('hour', clock_timestamp(), 'UTC'), 2, activate_2.node, e.shard, t.id, ARRAY[t.first, t.head, t.latest, t.posted], e.id,
-        t.url, e.origin, e.start, lease_ends[e.n], addresses[e.n]
+    INSERT INTO hub.feed (kind, node, shard, topic, bounds, subject, url, origin, start, lease_end, address)
+    SELECT 2, activate_2.node, e.shard, t.id, ARRAY[t.first, t.head, t.latest, t.posted], e.id, t.url, e.origin, e.start, lease_ends[e.n],
+        addresses[e.n]
     FROM unnest(at_shards, answers, ids, of_origins, starts) WITH ORDINALITY AS e(shard, topic, id, origin, start, n)
     JOIN hub.topic t ON t.id = e.topic
     ORDER BY e.n;

@@ -53,7 +53,7 @@ impl Run<'_> {
         report.deletion_skipped = deletion_skipped;
         let undated = executor.past.as_ref().map_or(0, Past::undated);
         report.unproven = unproven.or_else(|| not_had(report.failed, moment)).or_else(|| not_dated(undated));
-        self.save(run_outcome.changed, Some(updates), None, None).await?;
+        self.save(run_outcome.changed.into_folders(), Some(updates), None, None).await?;
         Ok(report)
     }
 }

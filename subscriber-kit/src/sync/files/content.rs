@@ -1,7 +1,7 @@
 //! The content of a resource before it is in place: short ones in memory, so that one thread writes many at a time; others in a
 //! file of the work folder.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use tempfile::NamedTempFile;
 
@@ -10,6 +10,9 @@ use super::resource_error::ResourceError;
 
 /// How many bytes of a resource are kept in memory.
 pub(crate) const MAX_IN_MEMORY: usize = 128 * 1024;
+
+/// After how many bytes of a file it is asked again how much space is free; less than what always stays free.
+const ASK_EVERY: u64 = 16 * 1024 * 1024;
 
 /// All the bytes of a resource.
 #[derive(Debug)]
@@ -77,6 +80,33 @@ impl<'r> Space<'r> {
     }
 }
 
+/// The space of one file while it is written, since its length may not be known before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Growth {
+    /// How many bytes were written since the file system was asked.
+    since_asked: u64,
+}
+
+impl Growth {
+    /// Before the next bytes are written: fails if it is time to ask, and there is not enough space. If the free space is unknown,
+    /// writing may fail.
+    pub(crate) fn check(
+        &mut self,
+        needed: u64,
+        free: impl FnOnce() -> io::Result<u64>,
+    ) -> Result<(), ResourceError> {
+        self.since_asked += needed;
+        if self.since_asked < ASK_EVERY {
+            return Ok(());
+        }
+        self.since_asked = 0;
+        match free() {
+            Ok(free) if needed > free => Err(ResourceError::NoSpace { needed, free }),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +115,27 @@ mod tests {
     fn only_short_content_is_held_in_memory() {
         let held = |length: usize| Content::of(vec![0; length], &Staging::Temporary).unwrap().in_memory();
         assert_eq!((held(MAX_IN_MEMORY), held(MAX_IN_MEMORY + 1)), (MAX_IN_MEMORY, 0));
+    }
+
+    #[test]
+    fn a_file_whose_length_nobody_told_asks_for_space_again_every_16_mib() {
+        let (mut growth, mut asked) = (Growth::default(), 0);
+        let piece = MAX_IN_MEMORY as u64;
+        let mut grow = |free: u64| {
+            growth.check(piece, || {
+                asked += 1;
+                Ok(free)
+            })
+        };
+        // 39 MiB.
+        for _ in 0..39 * 8 {
+            assert!(grow(piece).is_ok());
+        }
+        for _ in 1..9 * 8 {
+            assert!(grow(piece - 1).is_ok(), "it is not time yet");
+        }
+        assert!(matches!(grow(piece - 1), Err(ResourceError::NoSpace { .. })));
+        assert_eq!(asked, 3);
     }
 
     #[test]

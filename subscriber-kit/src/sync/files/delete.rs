@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
@@ -57,9 +58,9 @@ pub(crate) fn unlisted(
 }
 
 /// Whether the filter excludes the resource of this file.
-fn is_left_out(target: &Target, filter: &Filter, relative: &Path) -> bool {
+pub(crate) fn is_left_out(base: &Url, filter: &Filter, relative: &Path) -> bool {
     !filter.wants_every_uri()
-        && url_of(relative, &target.base).is_some_and(|url| !filter.has_a_wanted_uri(url.as_str()))
+        && url_of(relative, base).is_some_and(|url| !filter.has_a_wanted_uri(url.as_str()))
 }
 
 fn unlisted_by(
@@ -79,7 +80,7 @@ fn unlisted_by(
             }
         };
         let path = relative(entry.path());
-        if path.as_ref().is_some_and(|path| file_map.needs(path) || is_left_out(target, filter, path)) {
+        if path.as_ref().is_some_and(|path| file_map.needs(path) || is_left_out(&target.base, filter, path)) {
             continue;
         }
         match remove(entry.path()) {
@@ -138,7 +139,7 @@ pub(crate) fn count_unlisted(
     for entry in local_files(&target.folder()) {
         let entry = entry?;
         let path = entry.path().strip_prefix(&target.directory).ok().map(Path::to_owned);
-        if path.as_ref().is_some_and(|path| file_map.lists(path) || is_left_out(target, filter, path)) {
+        if path.as_ref().is_some_and(|path| file_map.lists(path) || is_left_out(&target.base, filter, path)) {
             continue;
         }
         surplus.count += 1;
@@ -195,7 +196,6 @@ mod tests {
     use super::*;
     use crate::sync::SyncOptions;
     use crate::sync::reading::file_map::file_map_of;
-    use url::Url;
 
     fn target(folder: &tempfile::TempDir) -> Target {
         Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap()

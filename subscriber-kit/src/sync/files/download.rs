@@ -10,7 +10,7 @@ use resync_core::digest::{Agreement, Algorithm, Hasher, Hashes};
 use tempfile::NamedTempFile;
 use url::Url;
 
-use super::content::{Content, MAX_IN_MEMORY, Space};
+use super::content::{Content, Growth, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
 use super::resource_error::ResourceError;
@@ -53,8 +53,13 @@ pub(crate) struct Received {
 impl Transfer<'_> {
     /// Fetches from the first mirror that has it, or else from the Source, or else from the original.
     pub(crate) async fn run(&self) -> Result<Received, ResourceError> {
+        // Only a hash shows that what another origin sends is the resource (RS-200).
+        let follow = match self.facts.algorithm() {
+            Some(_) => Follow::Anywhere,
+            None => self.options.authority.follow(self.list),
+        };
         for mirror in self.mirrors {
-            match self.in_time(mirror, Follow::Anywhere, &mut None).await {
+            match self.in_time(mirror, follow, &mut None).await {
                 Ok(received) => return Ok(received),
                 Err(error) => tracing::debug!(%error, %mirror, "cannot use a mirror"),
             }
@@ -64,7 +69,7 @@ impl Transfer<'_> {
             result => return result,
         };
         let Some(via) = self.via else { return Err(error) };
-        self.in_time(via, Follow::Anywhere, &mut None).await.map_err(|other| {
+        self.in_time(via, follow, &mut None).await.map_err(|other| {
             tracing::debug!(error = %other, %via, "cannot use the original of a resource either");
             error
         })
@@ -159,7 +164,7 @@ impl Transfer<'_> {
         if let Some(part) = part.as_mut() {
             self.take(&mut answer, part).await?;
         }
-        let Some(Part { file, buffer, hasher, length, validators, modified }) = part.take() else {
+        let Some(Part { file, buffer, hasher, length, validators, modified, .. }) = part.take() else {
             return Err(std::io::Error::other("a download without content").into());
         };
         let content = file.map_or(Content::Memory(buffer), Content::File);
@@ -174,7 +179,8 @@ impl Transfer<'_> {
         let algorithms = self.facts.algorithm().into_iter().chain([Algorithm::Sha256]);
         let (validators, modified) = (answer.validators.clone(), answer.last_modified);
         let hasher = Hasher::new(algorithms);
-        Part { file: None, buffer: Vec::new(), hasher, length: 0, validators, modified }
+        let (buffer, growth) = (Vec::new(), Growth::default());
+        Part { file: None, buffer, growth, hasher, length: 0, validators, modified }
     }
 
     /// Checks the announced length, before anything is read.
@@ -233,6 +239,7 @@ struct Part {
     file: Option<NamedTempFile>,
     /// What is not written yet.
     buffer: Vec<u8>,
+    growth: Growth,
     hasher: Hasher,
     length: u64,
     validators: Validators,
@@ -243,12 +250,15 @@ impl Part {
     /// Writes the buffer. After an error there is no file any more.
     async fn write(&mut self, staging: &Staging) -> Result<(), ResourceError> {
         let (file, buffer, staging) = (self.file.take(), std::mem::take(&mut self.buffer), staging.clone());
-        let written = blocking(move || {
-            let Some(mut file) = file else { return Space::of(&staging).write(&buffer) };
+        let mut growth = self.growth;
+        let written = blocking(move || -> Result<(NamedTempFile, Growth), ResourceError> {
+            let Some(mut file) = file else { return Ok((Space::of(&staging).write(&buffer)?, growth)) };
+            growth.check(buffer.len() as u64, || staging.free_space())?;
             file.write_all(&buffer)?;
-            Ok::<_, ResourceError>(file)
+            Ok((file, growth))
         });
-        self.file = Some(written.await?);
+        let (file, growth) = written.await?;
+        (self.file, self.growth) = (Some(file), growth);
         Ok(())
     }
 }

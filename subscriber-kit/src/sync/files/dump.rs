@@ -76,6 +76,7 @@ impl Dumps<'_> {
 
     async fn read(&self, url: &Url) -> Result<Document, SyncError> {
         let Fetched { url, file, .. } = self.lists.fetch_anew(url).await?;
+        self.lists.check_origin(&url)?;
         let dump = blocking(move || {
             Document::read(&url, &file, Expected::ResourceDump).map(|(document, _)| document)
         });

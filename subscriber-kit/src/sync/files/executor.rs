@@ -121,6 +121,7 @@ impl<'s> Executor<'s> {
             progress: options.progress.clone(),
             folder: Arc::clone(&run.folder),
             file_map,
+            filter: options.filter.clone(),
             may_remove,
             removed: AtomicU64::new(0),
             one_at_a_time: Mutex::new(()),
@@ -189,7 +190,8 @@ impl<'s> Executor<'s> {
             match (removed, self.options.delete) {
                 (Ok(true), true) => {
                     report.count(&self.options.progress, &line.loc, Ok(Outcome::Deleted));
-                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
+                    run_outcome.changed.add_above(&self.target.directory, &relative);
+                    self.sync_changed(run_outcome).await?;
                 }
                 (Ok(true), false) => report.count(&self.options.progress, &line.loc, Ok(Outcome::Kept)),
                 (Ok(false), _) => {}
@@ -243,16 +245,29 @@ impl<'s> Executor<'s> {
                 Some((bytes, step)) = resources.next(), if !resources.is_empty() => {
                     coming -= bytes;
                     match step {
-                        NextStep::Record(done) => self.record(done, run_outcome, report, updates),
+                        NextStep::Record(done) => {
+                            self.record(done, run_outcome, report, updates);
+                            self.sync_changed(run_outcome).await?;
+                        }
                         NextStep::Place(line, new) => waiting.push(line, new),
                     }
                 },
                 Some(batch) = batches.next(), if !batches.is_empty() => for done in batch {
                     self.record(done, run_outcome, report, updates);
+                    self.sync_changed(run_outcome).await?;
                 },
                 else => return Ok(()),
             }
         }
+    }
+
+    /// Syncs the changed folders once they are many. A dry run changed none.
+    async fn sync_changed(&self, run_outcome: &mut RunOutcome) -> Result<(), SyncError> {
+        let Some(changed) = run_outcome.changed.take_if_many().filter(|_| !self.options.dry_run) else {
+            return Ok(());
+        };
+        let folder = Arc::clone(&self.placer.folder);
+        Ok(blocking(move || folder.sync_folders(&changed)).await?)
     }
 
     async fn place_batch(&self, batch: Vec<(Line, FetchedFile)>) -> Vec<LineResult> {
@@ -305,7 +320,7 @@ impl<'s> Executor<'s> {
                 origins.take(&relative, &line, known.as_ref(), outcome != Outcome::Unchanged);
                 drop(origins);
                 if outcome != Outcome::Unchanged {
-                    run_outcome.changed.extend(folders_above(&self.target.directory, &relative));
+                    run_outcome.changed.add_above(&self.target.directory, &relative);
                 }
                 if let Some(known) = known {
                     updates.add(&relative, known, outcome != Outcome::Unchanged);
@@ -453,8 +468,4 @@ impl FileResult {
         };
         Self { outcome, known, hashed: comparison.hashed }
     }
-}
-
-fn folders_above(directory: &Path, relative: &Path) -> impl Iterator<Item = PathBuf> {
-    relative.ancestors().skip(1).map(|folder| directory.join(folder)).collect::<Vec<_>>().into_iter()
 }

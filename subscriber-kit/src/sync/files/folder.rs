@@ -23,6 +23,43 @@ const WORK_NAME: &str = "work";
 /// From how many files or folders it is cheaper to sync the whole file system.
 const WORTH_ALL: usize = 4;
 
+/// How many bytes of changed folders are held before they are synced. A Source may have a hundred folders made for each file.
+const MAX_CHANGED: usize = 16 << 20;
+
+/// What a path takes besides its text, about, in bytes.
+const PER_PATH: usize = 64;
+
+/// Folders where names changed since they were synced last, each with those above it.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedFolders {
+    folders: HashSet<PathBuf>,
+    bytes: usize,
+}
+
+impl ChangedFolders {
+    /// Adds the folders above a file, up to the directory: any of them may be new.
+    pub(crate) fn add_above(&mut self, directory: &Path, relative: &Path) {
+        for above in relative.ancestors().skip(1) {
+            let folder = directory.join(above);
+            let bytes = PER_PATH + folder.as_os_str().len();
+            // With it came those above it.
+            if !self.folders.insert(folder) {
+                return;
+            }
+            self.bytes += bytes;
+        }
+    }
+
+    /// All of them, if they are so many that they should be synced now.
+    pub(crate) fn take_if_many(&mut self) -> Option<HashSet<PathBuf>> {
+        (self.bytes > MAX_CHANGED).then(|| std::mem::take(self).folders)
+    }
+
+    pub(crate) fn into_folders(self) -> HashSet<PathBuf> {
+        self.folders
+    }
+}
+
 /// A locked copy. Other runs fail until this is dropped.
 ///
 /// It is always in the directory, even if the state is elsewhere. So all runs use the same lock, and a prepared file can be renamed
@@ -120,20 +157,27 @@ impl CopyFolder {
     /// Makes the names in these folders durable. A missing folder is ignored.
     pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
         let are_synced = self.sync_files(folders.len());
-        for folder in folders {
-            match self.sync_folder(folder, are_synced) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                synced => synced?,
-            }
-        }
-        Ok(())
+        folders.iter().try_for_each(|folder| self.sync_if_there(folder, are_synced))
     }
 
     /// Makes the names in a folder and all below it durable.
     fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        // Nobody counts them first: there may be more than memory can hold.
+        let are_synced = self.sync_files(WORTH_ALL);
         let folders = WalkDir::new(folder).into_iter().filter_entry(|entry| entry.file_type().is_dir());
         // A run cannot have written into one that cannot be read.
-        self.sync_folders(&folders.filter_map(Result::ok).map(walkdir::DirEntry::into_path).collect())
+        let mut found = folders.filter_map(Result::ok);
+        found.try_for_each(|entry| self.sync_if_there(entry.path(), are_synced))
+    }
+
+    fn sync_if_there(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
+        match self.sync_folder(folder, is_synced) {
+            // A file may have come where it was, or where a folder above it was.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(())
+            }
+            synced => synced,
+        }
     }
 
     fn sync_folder(&self, folder: &Path, is_synced: bool) -> io::Result<()> {
@@ -232,6 +276,45 @@ pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
 mod tests {
     use super::*;
     use url::Url;
+
+    #[test]
+    fn changed_folders_are_held_up_to_so_many_bytes_however_deep_each_file_lies() {
+        let (copy, deep) = (Path::new("/copy"), format!("{}/", "x".repeat(20)).repeat(126));
+        let (mut changed, mut synced) = (ChangedFolders::default(), HashSet::new());
+        let bytes = |folders: &HashSet<PathBuf>| -> usize {
+            folders.iter().map(|folder| folder.as_os_str().len()).sum()
+        };
+        let file = |number: i32| PathBuf::from(format!("{number}/{deep}file"));
+        for number in 0..200 {
+            changed.add_above(copy, &file(number));
+            assert!(bytes(&changed.folders) < MAX_CHANGED + (1 << 20), "{number}");
+            synced.extend(changed.take_if_many().unwrap_or_default());
+        }
+        assert!(bytes(&synced) > MAX_CHANGED, "they were synced on the way");
+        synced.extend(changed.into_folders());
+        assert_eq!(synced.len(), 200 * 127 + 1, "each above each file, and the copy");
+        assert!((0..200).all(|number| synced.contains(copy.join(file(number)).parent().unwrap())));
+    }
+
+    #[test]
+    fn a_folder_is_held_once_however_many_of_its_files_change() {
+        let mut changed = ChangedFolders::default();
+        for name in ["a/b/1", "a/b/2", "a/3", "4"] {
+            changed.add_above(Path::new("/copy"), Path::new(name));
+        }
+        let expected = ["/copy", "/copy/a", "/copy/a/b"].map(PathBuf::from);
+        assert!(changed.take_if_many().is_none(), "few are synced once, at the end");
+        assert_eq!(changed.into_folders(), HashSet::from(expected));
+    }
+
+    #[test]
+    fn a_folder_that_gave_way_to_a_file_needs_no_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+        let copy = CopyFolder::open(&target).unwrap();
+        std::fs::write(folder.path().join("a"), "x").unwrap();
+        copy.sync_folders(&HashSet::from([folder.path().join("a/b"), folder.path().join("gone")])).unwrap();
+    }
 
     #[test]
     fn one_run_works_on_a_copy_at_a_time_wherever_its_state_is() {

@@ -12,11 +12,13 @@ use tempfile::{NamedTempFile, PersistError, TempDir};
 use url::Url;
 use walkdir::WalkDir;
 
+use super::delete::is_left_out;
 use super::folder::{CopyFolder, unfinished_in};
 use crate::state_folder::is_state_folder;
 use crate::sync::ResourceError;
 use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
+use crate::sync::reading::filter::Filter;
 use crate::sync::reading::path::{
     CheckedFolders, Obstacle, ObstacleKind, obstacle, relative_path, uri_or_path,
 };
@@ -31,6 +33,8 @@ pub(crate) struct Placer {
     pub(crate) progress: Progress,
     pub(crate) folder: Arc<CopyFolder>,
     pub(crate) file_map: Arc<FileMap>,
+    /// What it leaves out makes no way.
+    pub(crate) filter: Filter,
     /// Whether unlisted files may be removed to make way.
     pub(crate) may_remove: bool,
     /// How many files were removed to make way.
@@ -183,7 +187,22 @@ impl Placer {
                     || holds_a_state(&obstacle.path).map_err(ResourceError::Read)?
             }
         };
-        Ok(self.may_remove && !needed)
+        Ok(self.may_remove && !needed && !self.is_left_out(&obstacle.path).map_err(ResourceError::Read)?)
+    }
+
+    /// Whether the filter leaves out what is here, or something below it.
+    fn is_left_out(&self, path: &Path) -> io::Result<bool> {
+        if self.filter.wants_every_uri() {
+            return Ok(false);
+        }
+        for entry in WalkDir::new(path).follow_root_links(false) {
+            let entry = entry?;
+            let relative = entry.path().strip_prefix(&self.directory).unwrap_or(entry.path());
+            if !entry.file_type().is_dir() && is_left_out(&self.base, &self.filter, relative) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -206,8 +225,51 @@ fn holds_a_state(folder: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Target;
     use crate::sync::reading::file_map::file_map_of;
+    use crate::sync::{PathError, Target};
+
+    /// Of a copy of these listed resources, which removes what is in their way.
+    fn placer(copy: &Path, listed: &[&str], filter: Filter) -> Placer {
+        let base = Url::parse("http://a.example/").unwrap();
+        Placer {
+            directory: copy.to_owned(),
+            base: base.clone(),
+            progress: Progress::default(),
+            folder: Arc::new(CopyFolder::open(&Target::open(copy, base.clone()).unwrap()).unwrap()),
+            file_map: Arc::new(file_map_of(base.as_str(), listed)),
+            filter,
+            may_remove: true,
+            removed: AtomicU64::new(0),
+            one_at_a_time: Mutex::new(()),
+            pretended: Mutex::default(),
+        }
+    }
+
+    #[test]
+    fn what_the_filter_leaves_out_stays_where_a_listed_resource_belongs() {
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["private/deep/old", "other/old", "file"] {
+            let path = copy.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "old").unwrap();
+        }
+        let exclude = ["http://a.example/private/*", "http://a.example/file"].map(str::to_owned).to_vec();
+        let filter = Filter { exclude, ..Filter::default() };
+        let placer = placer(copy.path(), &["private", "other", "file/new"], filter);
+        let place = |relative: &str| {
+            let file = placer.folder.unfinished().unwrap();
+            placer.place(file, Path::new(relative), &mut CheckedFolders::default())
+        };
+        for refused in ["private", "file/new"] {
+            let in_the_way =
+                |error: ResourceError| matches!(error, ResourceError::Path(PathError::InTheWay(..)));
+            assert!(place(refused).is_err_and(in_the_way), "{refused}");
+        }
+        assert_eq!(std::fs::read(copy.path().join("private/deep/old")).unwrap(), b"old");
+        assert_eq!(std::fs::read(copy.path().join("file")).unwrap(), b"old");
+        place("other").unwrap();
+        assert!(copy.path().join("other").is_file(), "no pattern fits what was there");
+    }
 
     #[test]
     fn what_made_way_comes_back_when_the_new_file_cannot_be_put() {
@@ -215,19 +277,7 @@ mod tests {
         let old = copy.path().join("x/deep/old");
         std::fs::create_dir_all(old.parent().unwrap()).unwrap();
         std::fs::write(&old, "old").unwrap();
-        let base = Url::parse("http://a.example/").unwrap();
-        let file_map = file_map_of(base.as_str(), &["x"]);
-        let placer = Placer {
-            directory: copy.path().to_owned(),
-            base: base.clone(),
-            progress: Progress::default(),
-            folder: Arc::new(CopyFolder::open(&Target::open(copy.path(), base).unwrap()).unwrap()),
-            file_map: Arc::new(file_map),
-            may_remove: true,
-            removed: AtomicU64::new(0),
-            one_at_a_time: Mutex::new(()),
-            pretended: Mutex::default(),
-        };
+        let placer = placer(copy.path(), &["x"], Filter::default());
         let lost = placer.folder.unfinished().unwrap();
         std::fs::remove_file(lost.path()).unwrap();
         let place = |file| placer.place(file, Path::new("x"), &mut CheckedFolders::default());

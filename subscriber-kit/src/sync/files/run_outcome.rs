@@ -1,25 +1,27 @@
 //! What a run leaves for the next: changed folders, failed resources, and how many resources there are.
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Change;
 
+use super::folder::ChangedFolders;
 use crate::sync::ResourceError;
 use crate::sync::reading::change_reader::Point;
 use crate::sync::reading::plan::Line;
 use crate::sync::saved::cache::Scope;
-use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, Retry};
+use crate::sync::saved::copy_state::{CopyState, MAX_RETRIES, MAX_RETRY_BYTES, Retry};
 
 /// What a run leaves for the next.
 #[derive(Default)]
 pub(crate) struct RunOutcome {
-    /// The folders that were changed.
-    pub(crate) changed: HashSet<PathBuf>,
+    /// The folders that were changed and are not synced yet.
+    pub(crate) changed: ChangedFolders,
     /// Failed resources to try again, up to a limit.
     retries: Vec<Retry>,
+    /// How many bytes these take as they are saved.
+    retry_bytes: usize,
     /// How often in a row resources were missing before, by their URIs.
     times_missing: HashMap<String, u32>,
     /// Whether more failed than that.
@@ -115,15 +117,21 @@ impl RunOutcome {
         }
         if self.retries.len() < MAX_RETRIES {
             let times_missing = self.times_missing.get(&line.loc).copied().unwrap_or(0);
-            self.retries.push(Retry::new(line.clone().for_later(), error, times_missing, DateTime::now()));
-        } else {
-            self.has_overflowed = true;
-            self.lost_retryable |= error.retry_may_help();
+            let retry = Retry::new(line.clone().for_later(), error, times_missing, DateTime::now());
+            let bytes = self.retry_bytes + retry.saved_bytes();
+            if bytes <= MAX_RETRY_BYTES {
+                self.retry_bytes = bytes;
+                self.retries.push(retry);
+                return;
+            }
         }
+        self.has_overflowed = true;
+        self.lost_retryable |= error.retry_may_help();
     }
 
     /// Keeps a resource that this run does not request.
     pub(crate) fn postpone(&mut self, retry: &Retry) {
+        self.retry_bytes += retry.saved_bytes();
         self.retries.push(retry.clone());
     }
 
@@ -218,6 +226,20 @@ mod tests {
         outcome.failed_before.insert(line.loc.clone(), true);
         outcome.went(&line, found);
         assert_eq!(outcome.count_after(9), Some(9), "a later run can remove it");
+    }
+
+    #[test]
+    fn failed_resources_are_kept_up_to_so_many_bytes_and_more_make_the_next_run_read_the_changes_again() {
+        let mut outcome = after_ten(false);
+        let long = Line { mirrors: vec!["m".repeat(MAX_RETRY_BYTES / 10)], ..Line::default() };
+        let fail = |outcome: &mut RunOutcome, count: usize| {
+            for _ in 0..count {
+                outcome.failed(&long, &ResourceError::EarlierFile);
+            }
+            (outcome.retries.len(), outcome.has_overflowed)
+        };
+        assert_eq!(fail(&mut outcome, 9), (9, false));
+        assert_eq!(fail(&mut outcome, 9), (9, true));
     }
 
     #[test]

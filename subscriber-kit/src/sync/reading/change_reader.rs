@@ -5,7 +5,7 @@ use std::io::{BufReader, Seek as _};
 
 use resync_core::datetime::DateTime;
 use resync_core::document::Entry;
-use resync_core::xml::Reader;
+use resync_core::xml::{MAX_ENTRIES, Reader};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -13,11 +13,15 @@ use super::collector::{Collector, ManifestKind};
 use super::document::{Document, ListedPackage, unreadable};
 use super::gaps::Continuity;
 use super::lists::Lists;
+use crate::discover::all_entries;
 use crate::fetch::{Fetched, Validators};
 use crate::sync::SyncError;
 use crate::sync::files::download::blocking;
 use crate::sync::files::local::Facts;
 use crate::text;
+
+/// How many entries and links of a Change Set are kept in memory.
+const MAX_IN_ORDER: usize = 4 * MAX_ENTRIES;
 
 /// Up to where the copy has the Source's changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,7 +263,7 @@ fn take_in_order(
 ) -> Result<(Collector, ReadEntries), SyncError> {
     let unreadable = |source| unreadable(&set.url, source);
     let mut reader = Reader::new(BufReader::new(&set.file)).map_err(unreadable)?;
-    let entries = in_order(reader.by_ref().collect::<Result<_, _>>().map_err(unreadable)?);
+    let entries = in_order(all_entries(&mut reader, MAX_IN_ORDER).map_err(unreadable)?);
     let known = resume.as_ref().and_then(|mark| entries.iter().position(|entry| Mark::of(entry) == *mark));
     let (mut latest, mut last) = (None, resume);
     for (number, entry) in entries.into_iter().enumerate() {

@@ -53,6 +53,7 @@ impl Changes<'_> {
             }
             Err(error) => return Err(error),
         };
+        self.lists.check_origin(&fetched.url)?;
         let (fetched, document) = self.lists.inspect(fetched, Expected::Changes).await?;
         if document.is_chained() {
             return Box::pin(self.chain(collector, point, &url, (fetched, document))).await;

@@ -20,7 +20,7 @@ use super::packages::{BitstreamPath, Manifest, Packages};
 use super::plan::{Draft, Line, Plan};
 use super::provenance::Provenance;
 use super::told::Told;
-use crate::fetch::{Fetched, led_to};
+use crate::fetch::{Fetched, MAX_URL, led_to};
 use crate::sync::files::local::Facts;
 use crate::sync::files::patch::{PatchChains, PatchLink};
 use crate::sync::progress::Progress;
@@ -326,7 +326,7 @@ impl Collector {
     }
 
     pub(super) fn number(&self, is_wanted: bool) -> Result<u32, SyncError> {
-        if u64::from(self.lines) + self.report.failed >= self.max {
+        if u64::from(self.lines) + self.report.failed + self.file_map.folders() >= self.max {
             return Err(SyncError::TooManyResources { max: self.max });
         }
         Ok(if is_wanted { self.lines } else { UNWANTED })
@@ -343,7 +343,7 @@ impl Collector {
         let line = if let Some((link, place)) = self.preferred(&entry, &url) {
             Line { facts: Facts::of_link(link), alternate: Some(place.into()), ..bare }
         } else {
-            let path = entry.metadata.as_ref().and_then(|metadata| metadata.path.clone());
+            let path = packed_path(&entry);
             let packed = self.package.zip(path).map(|(package, path)| BitstreamPath { package, path });
             let (mirrors, via) = (mirrors(&entry, &url), via(&entry, &url));
             let facts = Facts::of(&entry);
@@ -376,6 +376,12 @@ impl Collector {
     }
 }
 
+/// Where the bitstream is in its package; `None` also if that is longer than a URL may be, so that it is fetched from its URI.
+fn packed_path(entry: &Entry) -> Option<String> {
+    let path = entry.metadata.as_ref()?.path.as_ref();
+    path.filter(|path| path.len() <= MAX_URL).cloned()
+}
+
 /// The URL of the original, unless it has other bytes (RS-180).
 fn via(entry: &Entry, document: &Url) -> Option<String> {
     let link = entry.link(&Relation::Via)?;
@@ -383,4 +389,20 @@ fn via(entry: &Entry, document: &Url) -> Option<String> {
     let is_same = link.hash.compare(end) != Agreement::Different;
     let place = led_to(document, &link.href)?;
     (is_same && matches!(place.scheme(), "http" | "https")).then(|| place.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::document::Metadata;
+
+    #[test]
+    fn a_path_in_a_package_is_as_long_as_a_url_may_be() {
+        let taken = |length: usize| {
+            let path = Some("p".repeat(length));
+            let entry = Entry::with_metadata("http://a.example/x", Metadata { path, ..Metadata::default() });
+            packed_path(&entry).map(|path| path.len())
+        };
+        assert_eq!([MAX_URL, MAX_URL + 1].map(taken), [Some(MAX_URL), None]);
+    }
 }

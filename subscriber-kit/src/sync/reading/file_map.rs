@@ -151,6 +151,11 @@ impl FileMap {
         self.wanted
     }
 
+    /// How many folders these files need; each is held in memory, and made on the disk.
+    pub(crate) fn folders(&self) -> u64 {
+        self.folders.len() as u64
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.owners.values().all(|mapping| mapping.is_deleted)
     }

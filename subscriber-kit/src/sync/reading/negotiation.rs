@@ -3,6 +3,7 @@
 use resync_core::document::{Entry, Relation};
 use resync_core::media_type::essence;
 
+use super::provenance::MAX_MEDIA_TYPE;
 use crate::sync::files::local::Facts;
 
 /// How many types are named.
@@ -36,7 +37,8 @@ fn is_media_range(text: &str) -> bool {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
     };
-    text.split_once('/').is_some_and(|(kind, name)| is_token(kind) && (is_token(name) || name == "*"))
+    let is_range = |(kind, name): (&str, &str)| is_token(kind) && (is_token(name) || name == "*");
+    text.len() <= MAX_MEDIA_TYPE && text.split_once('/').is_some_and(is_range)
 }
 
 #[cfg(test)]
@@ -62,5 +64,17 @@ mod tests {
         let many: Vec<_> = (0..20).map(|number| format!("a/{number}")).collect();
         let accepted = accept(&entry, &Facts::default(), &many).unwrap();
         assert!(accepted.ends_with(", a/7;q=0.3, */*;q=0.1"), "{accepted}");
+    }
+
+    #[test]
+    fn a_media_type_that_is_longer_than_any_is_not_asked_for() {
+        let asked = |length: usize| {
+            let media_type = Some(format!("a/{}", "b".repeat(length - 2)));
+            let metadata = Metadata { media_type, ..Metadata::default() };
+            let mut entry = Entry::with_metadata("http://a.example/x", metadata);
+            entry.links.push(Link::new(Relation::Alternate, "http://a.example/y"));
+            accept(&entry, &Facts::of(&entry), &[]).is_some()
+        };
+        assert_eq!([MAX_MEDIA_TYPE, MAX_MEDIA_TYPE + 1].map(asked), [true, false]);
     }
 }

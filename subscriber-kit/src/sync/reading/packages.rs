@@ -262,7 +262,8 @@ pub(crate) fn bitstream(
     folder: &CopyFolder,
     max: u64,
 ) -> Result<Bitstream, PackageError> {
-    let announced = entry.metadata.as_ref().and_then(|metadata| metadata.length);
+    let listed = entry.metadata.as_ref().and_then(|metadata| metadata.length);
+    let announced = listed.or_else(|| package.length(entry));
     let file = match file_for(announced, folder, max) {
         Ok(file) => file,
         Err(error) => return Ok(Bitstream::Refused(error)),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use url::Url;
 
+use crate::fetch::MAX_URL;
 use crate::state_folder::{STATE_FOLDER, is_state_folder};
 
 /// The longest file name and path of common file systems, in bytes.
@@ -54,8 +55,8 @@ pub enum PathError {
     /// The name is reserved for this program.
     #[error("its path is reserved for this program ({0:?})")]
     Reserved(String),
-    /// The name or path is too long, or has too many segments.
-    #[error("its path is too long for a file")]
+    /// The name, path or URI is too long, or has too many segments.
+    #[error("its URI or its path is too long for a file")]
     TooLong,
     /// A folder of the path is a symbolic link, which may lead anywhere.
     #[error("{0} is a symbolic link; nothing is written through links")]
@@ -82,6 +83,15 @@ impl PathError {
 /// # Errors
 /// [`PathError`]; no name is changed to make it possible.
 pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf, PathError> {
+    // Its fragment is no part of the path, and is held and saved with it.
+    if loc.len().max(url.as_str().len()) > MAX_URL {
+        return Err(PathError::TooLong);
+    }
+    path_of(loc, url, base)
+}
+
+/// As [`relative_path`], for a URI of any length.
+fn path_of(loc: &str, url: &Url, base: &Url) -> Result<PathBuf, PathError> {
     // The URL parser silently resolves `..`, converts `\` to `/` and drops line breaks. Such URIs are refused.
     for segment in raw_path(loc.trim()).split('/') {
         if segment.contains('\\') || matches!(decode(segment).as_slice(), b"." | b"..") {
@@ -121,7 +131,8 @@ pub(crate) fn relative_path(loc: &str, url: &Url, base: &Url) -> Result<PathBuf,
 pub(crate) fn url_of(relative: &Path, base: &Url) -> Option<Url> {
     let names = relative.iter().map(|name| percent_encode(name.as_encoded_bytes(), &IN_SEGMENT).to_string());
     let url = base.join(&format!("./{}", names.collect::<Vec<_>>().join("/"))).ok()?;
-    (relative_path(url.as_str(), &url, base).ok()? == relative).then_some(url)
+    // Each byte of a name may be three of the URL, so that of a file which is there may be longer than lists may say.
+    (path_of(url.as_str(), &url, base).ok()? == relative).then_some(url)
 }
 
 /// The name of a file in reports.
@@ -342,6 +353,27 @@ mod tests {
         assert_eq!(place(&format!("http://a.example/data/{}", "a".repeat(256))), Err(PathError::TooLong));
         assert!(place(&format!("http://a.example/data/{}", "a/".repeat(127))).is_ok());
         assert_eq!(place(&format!("http://a.example/data/{}", "a/".repeat(128))), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn a_uri_is_as_long_as_any_other_url_may_be_with_all_that_is_no_part_of_the_path() {
+        let of_length = |length: usize| {
+            let begin = "http://a.example/data/x#";
+            format!("{begin}{}", "f".repeat(length - begin.len()))
+        };
+        assert_eq!(place(&of_length(MAX_URL)), Ok(PathBuf::from("x")));
+        assert_eq!(place(&of_length(MAX_URL + 1)), Err(PathError::TooLong));
+        // As a list resolved a shorter reference.
+        let (url, base) = (of_length(MAX_URL + 1), "http://a.example/data/");
+        let [url, base] = [url.as_str(), base].map(|text| Url::parse(text).unwrap());
+        assert_eq!(relative_path("x", &url, &base), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn a_file_whose_url_is_longer_than_a_list_may_say_has_it_all_the_same() {
+        let base = Url::parse("http://a.example/data/").unwrap();
+        let relative: PathBuf = std::iter::repeat_n("ü".repeat(100), 10).collect();
+        assert!(url_of(&relative, &base).is_some_and(|url| url.as_str().len() > MAX_URL));
     }
 
     #[test]

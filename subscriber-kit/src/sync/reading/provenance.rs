@@ -9,6 +9,9 @@ use crate::fetch::led_to;
 /// How many links of one relation are inherited.
 const MAX_LINKS: usize = 4;
 
+/// The longest media type that is used, in bytes: its two names have at most 127 each (RFC 6838, section 4.2).
+pub(super) const MAX_MEDIA_TYPE: usize = 255;
+
 /// The relations that hold for any copy of a resource (RS-183). Others do not: mirrors, alternates and versions are those of the Source's own
 /// resource, and a patch begins at a version of it.
 const INHERITED: [Relation; 3] = [Relation::Canonical, Relation::Collection, Relation::DescribedBy];
@@ -29,7 +32,11 @@ pub(crate) struct Provenance {
 impl Provenance {
     pub(crate) fn of(entry: &Entry, url: &Url) -> Self {
         let original = entry.link(&Relation::Via).and_then(|link| led_to(url, &link.href)).map(String::from);
-        let media_type = entry.metadata.as_ref().and_then(|metadata| metadata.media_type.clone());
+        let media_type = entry
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.media_type.clone())
+            .filter(|media_type| media_type.len() <= MAX_MEDIA_TYPE);
         let mut links = Vec::new();
         for relation in &INHERITED {
             let targets = entry.links_with(relation).filter_map(|link| led_to(url, &link.href));
@@ -47,7 +54,18 @@ impl Provenance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resync_core::document::Link;
+    use resync_core::document::{Link, Metadata};
+
+    #[test]
+    fn a_media_type_that_is_longer_than_any_is_not_inherited() {
+        let inherited = |length: usize| {
+            let media_type = Some("t".repeat(length));
+            let metadata = Metadata { media_type, ..Metadata::default() };
+            let entry = Entry::with_metadata("http://b.example/x", metadata);
+            Provenance::of(&entry, &Url::parse(&entry.loc).unwrap()).media_type.map(|found| found.len())
+        };
+        assert_eq!([MAX_MEDIA_TYPE, MAX_MEDIA_TYPE + 1].map(inherited), [Some(MAX_MEDIA_TYPE), None]);
+    }
 
     #[test]
     fn rs181_rs183_the_first_source_is_the_original_and_only_what_holds_for_a_copy_is_inherited() {

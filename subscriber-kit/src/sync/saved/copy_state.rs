@@ -25,6 +25,9 @@ const FORMAT: u32 = 1;
 /// How many failed resources are saved; with more, the changes are read again.
 pub(crate) const MAX_RETRIES: usize = 1000;
 
+/// How many bytes the saved ones take at most, as they are saved. The links of a resource may take far more than its URI.
+pub(crate) const MAX_RETRY_BYTES: usize = 16 << 20;
+
 /// How many runs request a missing resource without a pause: its change may have been announced a little too early.
 const PROMPT_RETRIES: u32 = 3;
 
@@ -54,6 +57,11 @@ impl Retry {
         let paused_until_unix_millis = doublings.map(|doublings| paused_until(now, doublings));
         let Failure { kind, status, cause, .. } = Failure::of(&line.loc, error);
         Self { line, cause, kind, status, times_missing, paused_until_unix_millis }
+    }
+
+    /// How many bytes it takes as it is saved.
+    pub(crate) fn saved_bytes(&self) -> usize {
+        serde_json::to_vec(self).map_or(0, |saved| saved.len())
     }
 
     /// Removes the resource's URL from the cause, where earlier versions had it: every report names it first.

@@ -62,7 +62,7 @@ pub(super) async fn fields(
     if !headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form) {
         return Err(refused("This is not a form."));
     }
-    match body::read(headers, body, FORM_LIMIT, state.pace, &state.bodies).await {
+    match body::read(headers, body, FORM_LIMIT, state.pace, state.bodies.reserve()).await {
         Ok((body, _room)) => Ok(form_urlencoded::parse(&body).into_owned().collect()),
         Err(unread) => {
             Err(layout::error(unread.status(), None, &format!("The form cannot be read: {unread}.")))

@@ -205,6 +205,51 @@ async fn files_are_durable_before_they_are_in_place_and_both_before_it_is_rememb
     }
 }
 
+/// Loses a folder when it is told of any, and notes of which it was told.
+#[derive(Debug)]
+struct Loses {
+    folder: PathBuf,
+    told: Mutex<Vec<PathBuf>>,
+}
+
+impl Disk for Loses {
+    fn sync_file(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(&self.folder).ok();
+        self.told.lock().unwrap().push(folder.to_owned());
+        Ok(())
+    }
+
+    fn sync_all(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
+        false
+    }
+}
+
+#[test]
+fn after_a_killed_run_each_folder_is_synced_as_it_is_found_and_none_is_held_until_all_are() {
+    let copy = tempfile::tempdir().unwrap();
+    let target = Target::open(copy.path(), Url::parse("http://a.example/").unwrap()).unwrap();
+    let killed = CopyFolder::open(&target).unwrap();
+    killed.unfinished().unwrap().keep().unwrap();
+    drop(killed);
+    let root = target.directory().to_owned();
+    let (kept, lost) = (root.join("kept/below"), root.join("lost/below"));
+    std::fs::create_dir_all(&kept).unwrap();
+    std::fs::create_dir_all(&lost).unwrap();
+    let disk = Arc::new(Loses { folder: root.join("lost"), told: Mutex::default() });
+    let _next = CopyFolder::open(&target.on(Arc::<Loses>::clone(&disk))).unwrap();
+    let told = disk.told.lock().unwrap();
+    assert!(told.contains(&root) && told.contains(&kept));
+    assert!(!told.contains(&lost), "it was gone when its turn came");
+}
+
 /// Tells of a failed write once, as an operating system does, and only when another thread had the time to ask too.
 #[derive(Debug)]
 struct FailsOnce {
