@@ -100,7 +100,7 @@ fn table(found: &[Kept]) -> Table {
     table
 }
 
-/// "http://a.example/b.txt and 2 more"; empty where nobody else has the bytes.
+/// Names one and counts the others; empty where nobody else has the bytes.
 fn sharers(version: &KeptVersion) -> String {
     match (version.shared_with.first(), version.others.saturating_sub(1)) {
         (None, _) => String::new(),

@@ -396,7 +396,7 @@ impl Shared {
 
     /// Whether a notification of this subscription waits. One without an id is in no window, so any that an earlier run left counts.
     fn has_unhandled(&self, token: &str) -> bool {
-        let unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        let unfinished = locks::lock(&self.unfinished);
         let is_left = unfinished.iter().any(|one| one.arrival.token == token);
         drop(unfinished);
         is_left || self.windows().get(token).is_some_and(Window::has_unhandled)

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::owned::Ownership;
+use super::owned_shard::Ownership;
 use crate::delivery::scheduler::{Attempt, Finished};
 
 /// A request under way.
