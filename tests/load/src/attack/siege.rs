@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -136,7 +137,7 @@ impl Siege {
     }
 
     fn answers(&self) -> MutexGuard<'_, BTreeMap<u16, usize>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.answers)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Latencies in HDR histograms, to three digits, recorded by many tasks at once.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use resync_common::locks::lock;
 use serde::{Deserialize, Serialize};
 
 use super::float;
@@ -139,10 +140,6 @@ impl Quantiles {
 
 fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("these bounds are in order")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use resync_common::locks::lock;
 use rustix::process::nice;
 use tokio::time::sleep;
 
@@ -98,8 +99,4 @@ impl Shared {
 /// The secret that a subscriber and the hub share.
 pub(super) fn secret(subscriber: usize) -> String {
     format!("secret of subscriber {subscriber}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,9 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use resync_common::locks::lock;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use url::Url;
@@ -81,7 +82,7 @@ impl Endpoint {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 
@@ -125,6 +126,6 @@ impl Body {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use resync_common::locks::lock;
 
 use super::checker::Checker;
 use super::manners::{answered, status};
@@ -425,8 +426,4 @@ pub(super) fn address(host: u32) -> Ipv4Addr {
 /// A topic that is served here.
 pub(super) fn topic_url(port: u16, topic: impl Display) -> String {
     format!("http://127.0.0.1:{port}/t/{topic}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
