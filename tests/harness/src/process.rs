@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use url::form_urlencoded::Serializer;
 
 use super::{PATIENCE, eventually, free_address, raw};
 
@@ -399,8 +400,7 @@ impl HubProcess {
     /// # Panics
     /// When the hub does not answer.
     pub async fn order(&self, method: &str, path: &str, body: &str) -> raw::Answer {
-        let token =
-            std::fs::read_to_string(self.data.join("admin-token")).expect("a started hub has an admin token");
+        let token = self.admin_token();
         let bytes = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -408,6 +408,30 @@ impl HubProcess {
             body.len()
         );
         raw::request(self.admin, bytes.as_bytes()).await.expect("a running hub answers its operator")
+    }
+
+    /// Logs in at the operator's pages, and returns the cookie of the new session.
+    ///
+    /// # Panics
+    /// When the hub does not let its operator in.
+    pub async fn log_in(&self) -> String {
+        let form = Serializer::new(String::new()).append_pair("token", &self.admin_token()).finish();
+        let bytes = format!(
+            "POST /login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{form}",
+            self.admin,
+            form.len()
+        );
+        let answer =
+            raw::request(self.admin, bytes.as_bytes()).await.expect("a running hub answers its operator");
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{}", answer.text());
+        let cookie = answer.header("set-cookie").expect("a session has a cookie");
+        cookie.split(';').next().unwrap_or_default().to_owned()
+    }
+
+    fn admin_token(&self) -> String {
+        let token = std::fs::read_to_string(self.data.join("admin-token"));
+        token.expect("a started hub has an admin token").trim().to_owned()
     }
 
     /// Waits until it says that it is ready.

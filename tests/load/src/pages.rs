@@ -1,7 +1,6 @@
 //! `resync-load pages`: how long a hub with many topics takes for each of the operator's pages, against one that reads nothing of
 //! its store.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -12,12 +11,11 @@ use futures_util::future::try_join_all;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
-use url::form_urlencoded::Serializer;
 
 use super::Failure;
 use super::measure::Spread;
 use super::wire::{connect, exchange};
-use resync_harness::{HubProcess, OPERATOR_PAGES, request};
+use resync_harness::{HubProcess, OPERATOR_PAGES};
 
 /// Who post at once.
 const PUBLISHERS: usize = 16;
@@ -67,7 +65,7 @@ pub async fn pages(plan: &Pages, folder: &Path) -> Result<PagesReport, Failure> 
     fill(&hub, plan.topics.get()).await?;
     let mut paths = Vec::from(OPERATOR_PAGES.map(str::to_owned));
     paths.push(page_of_a_topic(&hub).await?);
-    let browser = Browser::log_in(hub.admin_address(), folder).await?;
+    let browser = Browser::log_in(&hub).await?;
     let (login, times) = in_turns(browser, &paths, plan.reads.get()).await?;
     hub.stop().await;
     let mut pages = Vec::new();
@@ -143,17 +141,9 @@ struct Browser {
 }
 
 impl Browser {
-    /// Comes in with the operator's token, which is in the hub's data.
-    async fn log_in(hub: SocketAddr, data: &Path) -> Result<Self, Failure> {
-        let token = fs::read_to_string(data.join("admin-token"))?;
-        let form = Serializer::new(String::new()).append_pair("token", token.trim()).finish();
-        let head = format!("POST {LOGIN} HTTP/1.1\r\nHost: {hub}\r\nConnection: close");
-        let head = format!("{head}\r\nContent-Type: application/x-www-form-urlencoded");
-        let bytes = format!("{head}\r\nContent-Length: {}\r\n\r\n{form}", form.len());
-        let answer = request(hub, bytes.as_bytes()).await?;
-        let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
-        let cookie = cookie.ok_or_else(|| format!("the login got {} and no session", answer.status))?;
-        Ok(Self { hub, cookie: cookie.to_owned(), stream: open(hub).await? })
+    async fn log_in(hub: &HubProcess) -> Result<Self, Failure> {
+        let address = hub.admin_address();
+        Ok(Self { hub: address, cookie: hub.log_in().await, stream: open(address).await? })
     }
 
     /// How long a page took, which must be there.

@@ -32,14 +32,9 @@ struct Browser {
 }
 
 impl Browser {
-    /// Comes in with the operator's token.
-    async fn log_in(hub: &HubProcess, data: &Path) -> Self {
-        let mut browser = Self { hub: hub.admin_address(), cookie: String::new() };
-        let token = fs::read_to_string(data.join("admin-token")).unwrap();
-        let answer = browser.send("/login", &[("token", token.trim())], "").await;
-        assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{}", answer.text());
-        answer.header("set-cookie").unwrap().split(';').next().unwrap().clone_into(&mut browser.cookie);
-        browser
+    /// In a session of the hub's operator.
+    async fn log_in(hub: &HubProcess) -> Self {
+        Self { hub: hub.admin_address(), cookie: hub.log_in().await }
     }
 
     async fn open(&self, path: &str) -> Answer {
@@ -136,7 +131,7 @@ async fn nobody_gets_in_without_the_token_and_the_cookie_opens_no_api() {
     let wrong = stranger.send("/login", &[("token", "wrong")], "").await;
     assert!(wrong.status == 403 && wrong.header("set-cookie").is_none(), "{}", wrong.text());
 
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     assert_eq!(browser.open("/api/v1/status").await.status, 401, "the API takes the token only");
     let token = browser.csrf_token().await;
     assert_eq!(browser.send("/logout", &[(CSRF_FIELD, &token)], "").await.status, 303);
@@ -160,7 +155,7 @@ async fn a_login_that_is_tried_too_often_refuses_what_is_wrong_and_opens_to_the_
     }
     assert!(statuses[&403] >= 30 && statuses[&429] >= 1, "{statuses:?}");
     assert!(statuses[&1_401] >= 30 && statuses[&1_429] >= 1, "one bound for login and API: {statuses:?}");
-    assert_eq!(Browser::log_in(&hub, folder.path()).await.open("/").await.status, 200);
+    assert_eq!(Browser::log_in(&hub).await.open("/").await.status, 200);
 }
 
 #[tokio::test]
@@ -168,7 +163,7 @@ async fn a_form_that_another_site_sends_does_nothing() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
     hub.publish(TOPIC, "news").await.unwrap();
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let csrf_token = browser.csrf_token().await;
     let pause = |csrf_token| [("act", "pause"), ("topic", TOPIC), (CSRF_FIELD, csrf_token)];
     let other = "0".repeat(64);
@@ -194,7 +189,7 @@ async fn a_form_that_another_site_sends_does_nothing() {
 async fn every_page_keeps_everything_foreign_out() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let others = [
         "/login",
         "/elsewhere",
@@ -251,7 +246,7 @@ async fn what_strangers_wrote_is_text_on_every_page() {
     let wish = serde_json::json!({ "name": name, "topic_prefixes": ["http://example.com/"] }).to_string();
     assert_eq!(hub.admin_post("/api/v1/tokens", &wish).await.status, 200);
 
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics").await.body).unwrap();
     let mut paths: Vec<String> = OPERATOR_PAGES.iter().map(ToString::to_string).collect();
     let items = topics["items"].as_array().unwrap();
@@ -275,7 +270,7 @@ async fn whoever_gets_nothing_any_more_is_found_and_helped_without_a_script() {
     hub.subscribe(TOPIC, &destination.url("/a-secret-path"), &[], 1).await;
     hub.publish(TOPIC, "one").await.unwrap();
     let id = first_subscription(&hub).await["id"].to_string();
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let place = format!("/subscriptions/{id}");
     eventually("the page says why", || async {
         browser.read(&place).await.contains("the callback answered 503 Service Unavailable")
@@ -346,7 +341,7 @@ async fn topics_are_found_by_their_newest_notification_their_subscribers_and_the
     hub.subscribe(&topic(0), &destination.url("/1"), &[], 1).await;
     hub.subscribe(&topic(0), &destination.url("/2"), &[], 2).await;
     hub.subscribe(&topic(9), &destination.url("/3"), &[], 3).await;
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let order = async |path: &str| {
         let page = browser.read(path).await;
         let at = |number| page.find(&format!(">{}</a>", topic(number)));
@@ -391,7 +386,7 @@ async fn subscriptions_of_all_topics_are_listed_sought_and_told_from_those_that_
     }
     hub.subscribe("http://example.com/other/", &sick.url("/sick"), &[], 61).await;
     hub.publish("http://example.com/other/", "news").await.unwrap();
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     eventually("one fails", || async {
         browser.read("/subscriptions?only=late").await.contains("failing</span> since")
     })
@@ -440,7 +435,7 @@ async fn what_was_posted_is_shown_as_text_or_downloaded_and_never_run() {
         let posted = post(hub.address, &[("Content-Type", kind), ("Link", &link)], body).await.unwrap();
         assert_eq!(posted.status, 202, "{}", posted.text());
     }
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let topics: Value = serde_json::from_slice(&hub.admin("/api/v1/topics").await.body).unwrap();
     let place = format!("/topics/{}", topics["items"][0]["id"].as_str().unwrap());
     assert!(browser.read(&place).await.contains(&format!("href=\"{place}/notifications/1\"")));
@@ -469,7 +464,7 @@ async fn what_was_posted_is_shown_as_text_or_downloaded_and_never_run() {
 async fn a_token_is_shown_once_and_revoked() {
     let folder = tempdir().unwrap();
     let hub = HubProcess::start(folder.path()).await;
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let csrf_token = browser.csrf_token().await;
     let fields = [
         ("name", "library"),
@@ -491,7 +486,7 @@ async fn a_token_is_shown_once_and_revoked() {
 async fn an_open_overview_is_kept_fresh_and_does_not_keep_the_hub_from_stopping() {
     let folder = tempdir().unwrap();
     let mut hub = HubProcess::start(folder.path()).await;
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let mut stream = TcpStream::connect(browser.hub).await.unwrap();
     let asked =
         format!("GET /events HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n\r\n", browser.hub, browser.cookie);
@@ -662,7 +657,7 @@ async fn with_ten_thousand_topics_the_pages_stay_light() {
     }
     let status: Value = serde_json::from_slice(&hub.admin("/api/v1/status").await.body).unwrap();
     assert_eq!(status["topics"], 10_000);
-    let browser = Browser::log_in(&hub, folder.path()).await;
+    let browser = Browser::log_in(&hub).await;
     let first: Value = serde_json::from_slice(&hub.admin("/api/v1/topics?limit=1").await.body).unwrap();
     assert_eq!(first["items"][0]["url"].as_str().unwrap().len(), 200);
     let of_first = format!("/topics/{}", first["items"][0]["id"].as_str().unwrap());
