@@ -135,7 +135,8 @@ def pages_of(program, tree):
 
 def copy_documents(programs, folder):
     """The pages lie as in the repository, so that they lead to each other."""
-    pages = [*ROOT.glob("*.md"), ROOT / "deploy/README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("LICENSE-*")]
+    of_docs = [page for place in ("docs", "docs/reference") for page in (ROOT / place).glob("*.md")]
+    pages = [*ROOT.glob("*.md"), ROOT / "deploy/README.md", *of_docs, *ROOT.glob("LICENSE-*")]
     for page in pages:
         copy(page, folder / page.relative_to(ROOT))
     for program in programs:

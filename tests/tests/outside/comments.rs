@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
-use walkdir::{DirEntry, WalkDir};
+use super::ours::{files, root};
 
 /// How a comment begins that goes on from the one above it.
 const GOES_ON: [&str; 2] = ["…", "The same"];
@@ -32,17 +31,10 @@ fn going_on(source: &str) -> Vec<usize> {
 
 #[test]
 fn no_doc_comment_goes_on_from_the_one_above_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let is_ours = |entry: &DirEntry| {
-        let name = entry.file_name().to_string_lossy();
-        entry.depth() == 0 || !(name.starts_with('.') || name == "target" || name == "node_modules")
-    };
-    let files = WalkDir::new(&root).into_iter().filter_entry(is_ours).map(Result::unwrap);
-    let sources = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "rs"));
     let (mut read, mut left, mut problems) = (0, BTreeSet::new(), Vec::new());
-    for source in sources {
-        let path = source.path().strip_prefix(&root).unwrap().to_string_lossy().into_owned();
-        let lines = going_on(&fs::read_to_string(source.path()).unwrap());
+    for source in files("", "rs") {
+        let path = source.to_string_lossy().into_owned();
+        let lines = going_on(&fs::read_to_string(root().join(&source)).unwrap());
         read += 1;
         match LEFT.into_iter().find(|folder| path.starts_with(folder)) {
             Some(folder) if !lines.is_empty() => drop(left.insert(folder)),

@@ -11,7 +11,8 @@ use std::time::Instant;
 use resync_harness::{HubProcess, Process, Receiver, binary, eventually, free_address, refusing};
 use tempfile::tempdir;
 use tokio::process::Command;
-use walkdir::WalkDir;
+
+use super::ours::{files, root};
 
 /// Lines that change what all later ones meet.
 const LASTING: [&str; 2] = ["export ", "cd "];
@@ -45,10 +46,6 @@ const OF_THE_HUB: [&str; 12] = [
 struct Step {
     command: String,
     says: Vec<String>,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The steps of a guide: what stands in its blocks of `console`.
@@ -171,11 +168,8 @@ impl Reader {
 
 /// The pages below `docs/`, by their paths in that folder.
 fn pages() -> Vec<String> {
-    let folder = root().join("docs");
-    let files =
-        WalkDir::new(&folder).into_iter().map(Result::unwrap).filter(|file| file.file_type().is_file());
-    let pages = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "md"));
-    pages.map(|file| file.path().strip_prefix(&folder).unwrap().to_str().unwrap().to_owned()).collect()
+    let pages = files("docs", "md").into_iter();
+    pages.map(|page| page.strip_prefix("docs").unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 fn page(name: &str) -> String {

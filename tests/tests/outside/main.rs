@@ -16,6 +16,7 @@ mod load;
 mod mementos;
 mod mutants;
 mod openapi;
+mod ours;
 mod packages;
 mod pages;
 mod papers;

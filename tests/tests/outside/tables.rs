@@ -1,9 +1,8 @@
 //! The tables of our pages: an empty line tears one, and the rows below it show as text.
 
 use std::fs;
-use std::path::Path;
 
-use walkdir::{DirEntry, WalkDir};
+use super::ours::{files, root};
 
 /// The lines at which a table is torn, counted from 1: a row that comes after an empty line after a row, and begins no other table.
 fn torn(page: &str) -> Vec<usize> {
@@ -20,17 +19,10 @@ fn torn(page: &str) -> Vec<usize> {
 
 #[test]
 fn no_table_is_torn_by_an_empty_line() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let is_ours = |entry: &DirEntry| {
-        let name = entry.file_name().to_string_lossy();
-        entry.depth() == 0 || !(name.starts_with('.') || name == "target" || name == "node_modules")
-    };
-    let files = WalkDir::new(&root).into_iter().filter_entry(is_ours).map(Result::unwrap);
-    let pages = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "md"));
     let mut rows = 0;
-    for page in pages {
-        let text = fs::read_to_string(page.path()).unwrap();
-        assert_eq!(torn(&text), Vec::<usize>::new(), "{}", page.path().display());
+    for page in files("", "md") {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        assert_eq!(torn(&text), Vec::<usize>::new(), "{}", page.display());
         rows += text.lines().filter(|line| line.starts_with('|')).count();
     }
     assert!(rows > 500, "only {rows} rows: are these still all pages?");
