@@ -17,6 +17,7 @@ mod proxy;
 mod randomness;
 mod raw;
 mod receiver;
+mod scratch;
 mod seed;
 mod strangers;
 mod system_names;
@@ -43,6 +44,7 @@ pub use proxy::{Proxy, Traffic};
 pub use randomness::Randomness;
 pub use raw::{Answer, form, post, request};
 pub use receiver::{Receiver, Reply, Seen, Temper, refusing};
+pub use scratch::Scratch;
 pub use seed::{deaths_wanted, seed};
 pub use strangers::{
     BROWSER, DJANGO_PUSH, FLASK_HUB, FLASK_SUBSCRIBER, JUDGES, MEMENTO_CLIENT, MEMENTO_SERVER, NODE_HUB,

@@ -1,5 +1,6 @@
 //! `resync-load isolation`: what healthy subscribers notice of hosts that hang and hosts that refuse.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::delays::until_due;
 use super::receiver::{Receiver, Temper};
 use super::stage::Publisher;
 use super::{Failure, Rate, median};
-use resync_harness::HubProcess;
+use resync_harness::{HubProcess, Scratch};
 
 /// After sick hosts have fallen ill, until the paced part begins.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -92,7 +93,7 @@ pub async fn isolation(plan: &Isolation) -> Result<IsolationReport, Failure> {
 }
 
 async fn once(plan: &Isolation, sick: bool) -> Result<(Health, Copies), Failure> {
-    let folder = tempfile::tempdir_in(".")?;
+    let folder = Scratch::new_in(Path::new("."))?;
     let audience = Audience { topics: 1, subscribers: plan.subscribers, hosts: plan.hosts };
     let receiver = Receiver::start(audience).await?;
     let mut hub = HubProcess::start(folder.path()).await;

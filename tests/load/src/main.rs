@@ -11,6 +11,7 @@ use resync_common::completions::{Completions, Man};
 use resync_common::habits::{self, FAILED, GLOBAL};
 use resync_common::output::{Table, answer, be_quiet, complain, finish, is_quiet, say};
 use resync_common::values::{duration, number};
+use resync_harness::Scratch;
 use resync_load::{
     Attack, By, Cluster, Copy, Failure, Fanout, Isolation, Limit, Live, Options, Pages, Publish, Recovery,
     Scale, Scenario, attack, cluster, copy, fanout, isolation, limit, pages, publish, recovery, scale,
@@ -342,13 +343,13 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Receiver { kind, payload } => serve_alone(kind, payload),
         Command::Limit { requests, hosts, payload, at_once, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let plan = Limit { requests, hosts, payload, at_once };
             let report = measure(limit(&plan, folder.path()))?;
             show(&report, json)
         }
         Command::Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let rounds = rounds.max(1);
             let plan = Fanout { subscribers, hosts, notifications, payload, at_once, rounds, engine };
             let report = measure(fanout(&plan, folder.path()))?;
@@ -360,41 +361,41 @@ fn run(command: Command) -> Result<(), Failure> {
             show(&measure(isolation(&plan))?, json)
         }
         Command::Recovery { subscriptions, missed, per_host, away, engine, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let plan = Recovery { subscriptions, missed, per_host, away, engine };
             show(&measure(recovery(&plan, folder.path()))?, json)
         }
         Command::Scale { topics, subscribers, small, rounds, keep, engine, json } => {
-            let temporary = tempfile::tempdir_in(".")?;
+            let temporary = Scratch::new_in(Path::new("."))?;
             let folder = keep.unwrap_or_else(|| temporary.path().to_owned());
             std::fs::create_dir_all(&folder)?;
             let plan = Scale { topics, subscribers, small, engine, rounds };
             show(&measure(scale(&plan, &folder))?, json)
         }
         Command::Pages { topics, reads, engine, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let plan = Pages { topics, reads, engine };
             show(&measure(pages(&plan, folder.path()))?, json)
         }
         Command::Publish { publishers, seconds, rounds, timed, payload, engine, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let time = Duration::from_secs(seconds);
             let plan = Publish { publishers, time, rounds, timed, payload, engine };
             show(&measure(publish(&plan, folder.path()))?, json)
         }
         Command::Copy { files, bytes, rounds, nginx, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             show(&copy(&Copy { files, bytes, rounds, nginx }, folder.path())?, json)
         }
         Command::Attack { plan, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             let report = measure(attack(&plan, folder.path()))?;
             show(&report, json)?;
             let complaints = report.complaints(&plan);
             if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
         }
         Command::Cluster { plan, json } => {
-            let folder = tempfile::tempdir_in(".")?;
+            let folder = Scratch::new_in(Path::new("."))?;
             show(&measure(cluster(&plan, folder.path()))?, json)
         }
         Command::Figures(arguments) => arguments.run(),

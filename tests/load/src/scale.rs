@@ -23,7 +23,7 @@ use super::measure::bytes_below;
 use super::receiver::Receiver;
 use super::stage::{Publisher, usage};
 use super::{Failure, Rate, median};
-use resync_harness::HubProcess;
+use resync_harness::{HubProcess, Scratch};
 
 /// What a small hub is sent in one burst.
 const SMALL_NOTIFICATIONS: u32 = 200;
@@ -167,7 +167,7 @@ impl Size {
 async fn measure_small(plan: &Scale) -> Result<Size, Failure> {
     let subscribers = plan.subscribers.min(plan.small).get();
     let audience = Audience { topics: plan.small.get() / subscribers, subscribers, hosts: HOSTS };
-    let beside = tempfile::tempdir_in(".")?;
+    let beside = Scratch::new_in(Path::new("."))?;
     let (staged, _) = Staged::new(audience, &plan.engine, beside.path()).await?;
     let size = staged.measure(&staged.data, SMALL_NOTIFICATIONS, bursts(plan, audience)).await?;
     if size.copies.wrong > 0 {
@@ -216,7 +216,7 @@ impl Staged {
 
     /// One delivery to each, by a hub with a copy of the data, which is in this folder for as long.
     async fn measure_copy(&self, folder: &Path) -> Result<Size, Failure> {
-        let round = tempfile::tempdir_in(folder)?;
+        let round = Scratch::new_in(folder)?;
         let copy = round.path().join("data");
         copy_folder(&self.data, &copy)?;
         self.measure(&copy, 1, 1).await

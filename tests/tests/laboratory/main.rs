@@ -6,9 +6,10 @@ mod browser;
 mod page;
 mod wrong_hub;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use resync_harness::{binary, eventually};
@@ -430,12 +431,11 @@ fn a_measurement_becomes_a_line_of_the_table_and_a_mistaken_name_is_told_before_
     assert!(kept == page, "a document keeps its table when something could not be measured: {kept}");
 }
 
-#[tokio::test]
-async fn a_run_that_is_stopped_leaves_nothing_behind() {
-    let folder = tempdir().unwrap();
+/// A run in this folder whose hub has started: what else it says, and where the hub is.
+fn started(folder: &Path) -> (Child, Lines<BufReader<ChildStderr>>, SocketAddr) {
     let mut tool = Command::new(binary("resync-load"))
         .args(["run", "quick", "--no-bound"])
-        .current_dir(folder.path())
+        .current_dir(folder)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -444,11 +444,29 @@ async fn a_run_that_is_stopped_leaves_nothing_behind() {
         said.find_map(|line| line.unwrap().split("http://").nth(1)?.split('/').next().map(str::to_owned));
     let hub: SocketAddr = url.unwrap().parse().unwrap();
     assert!(TcpStream::connect(hub).is_ok(), "its hub runs");
+    (tool, said, hub)
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_leaves_nothing_behind() {
+    let folder = tempdir().unwrap();
+    let (mut tool, said, hub) = started(folder.path());
     kill_process(Pid::from_child(&tool), Signal::TERM).unwrap();
     assert_eq!(tool.wait().unwrap().code(), Some(1));
     assert_eq!(said.last().unwrap().unwrap(), "resync-load: stopped");
     eventually("the hub has died", async || TcpStream::connect(hub).is_err()).await;
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_run_that_is_killed_leaves_nothing_behind_either() {
+    let folder = tempdir().unwrap();
+    let (mut tool, _said, hub) = started(folder.path());
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    eventually("the hub has died", async || TcpStream::connect(hub).is_err()).await;
+    let left = || std::fs::read_dir(folder.path()).unwrap().count();
+    eventually("its folder has gone", async || left() == 0).await;
 }
 
 #[test]
@@ -524,7 +542,7 @@ fn every_scenario_that_comes_with_the_tool_is_listed_and_our_hub_takes_its_keys(
     ] {
         assert!(said.lines().any(|line| line.starts_with(fault)), "{fault}: {said}");
     }
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("load/scenarios");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("load/scenarios");
     assert_eq!(
         std::fs::read_dir(folder).unwrap().count(),
         said.lines().count(),

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
+use resync_harness::Scratch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use self::faults::{Fate, OurHub, noticed, recovered};
@@ -131,7 +132,7 @@ impl Run<'_> {
     async fn measure(&self, folder: &Path, live: &mut Live) -> Result<Rung, Failure> {
         let scenario = self.scenario;
         let plan = Plan::new(scenario, self.paced.pattern, self.subscribers);
-        let folder = tempfile::tempdir_in(folder)?;
+        let folder = Scratch::new_in(folder)?;
         let body = Body::default();
         let (ours, url) = self.hub(folder.path(), &body).await?;
         let endpoint = Endpoint::new(&url, scenario.publish.connections)?;
