@@ -118,7 +118,7 @@ pub(super) async fn read(
         }
         let (after, limit) = (query.after, query.limit);
         let page = state.catch_up.page(&query.topic, after, limit, write_one).await?;
-        page_answer(page, query, Arc::clone(&state.hub_url), (client, permit)).await
+        page_answer(page, &query, &state.hub_url, (client, permit)).await
     };
     read.await.unwrap_or_else(|why| not_read(&why))
 }
@@ -182,40 +182,42 @@ fn answer(content_type: &'static str, bytes: Vec<u8>, takes: (Reservation, Clien
 
 async fn page_answer(
     page: Page,
-    query: CatchUpQuery,
-    hub_url: Arc<str>,
+    query: &CatchUpQuery,
+    hub_url: &str,
     (client, permit): (IpAddr, ClientPermit),
 ) -> Result<Response, CatchUpError> {
-    let (bytes, next, reservation) =
-        page.encode(client, move |page, out| write(page, &query, &hub_url, out)).await?;
-    let mut response = answer("application/json", bytes, (reservation, permit));
+    let last = page.notifications.last().filter(|_| page.more);
+    // Whoever signs its queries signs this one anew.
+    let next = last.map(|last| format!("{hub_url}notifications?{}", query.going_on(last.offset)));
     let link = next
+        .as_ref()
         .and_then(|next| HeaderValue::try_from(LinkHeader::default().push(next, "next").to_string()).ok());
+    let written =
+        page.encode(client, move |page, notifications, out| write(page, notifications, next.as_deref(), out));
+    let (bytes, reservation) = written.await?;
+    let mut response = answer("application/json", bytes, (reservation, permit));
     if let Some(link) = link {
         response.headers_mut().insert(LINK, link);
     }
     Ok(response)
 }
 
-/// Writes the page as JSON, and returns where the next one is.
+/// Writes the page with these notifications as JSON.
 fn write(
     page: &Page,
-    query: &CatchUpQuery,
-    hub_url: &str,
+    notifications: &[Arc<Notification>],
+    next: Option<&str>,
     out: &mut dyn io::Write,
-) -> io::Result<Option<String>> {
-    let last = page.notifications.last().filter(|_| page.more);
-    // Whoever signs its queries signs this one anew.
-    let next = last.map(|last| format!("{hub_url}notifications?{}", query.going_on(last.offset)));
+) -> io::Result<()> {
     let view = PageView {
         topic: page.topic.url.as_str(),
         first: page.topic.first.0,
         head: page.topic.head.0,
-        notifications: page.notifications.iter().map(|notification| view(notification)).collect(),
-        next: next.as_deref(),
+        notifications: notifications.iter().map(|notification| view(notification)).collect(),
+        next,
     };
     serde_json::to_writer(out, &view)?;
-    Ok(next)
+    Ok(())
 }
 
 /// Writes a notification as it stands in a page.
@@ -278,13 +280,12 @@ mod tests {
         }
         let budget = BodyBudget::new(WHOLE as u64);
         let page = CatchUp::new(store, budget.clone()).page(&topic, None, 10, write_one).await.unwrap();
-        let query = CatchUpQuery { topic, after: None, limit: 10 };
-        let reader = [192, 0, 2, 1].into();
+        let (reader, next) = ([192, 0, 2, 1].into(), Some("http://hub.example/websub/notifications?after=3"));
         let written =
-            page.encode(reader, move |page, out| write(page, &query, "http://hub.example/websub/", out));
-        let (bytes, next, _room) = written.await.unwrap();
+            page.encode(reader, move |page, notifications, out| write(page, notifications, next, out));
+        let (bytes, _room) = written.await.unwrap();
         // A control character takes six, and three bytes take four as base64.
-        assert!(bytes.len() > 6 * 10_000 + 13_000 && next.is_none());
+        assert!(bytes.len() > 6 * 10_000 + 13_000);
         assert_eq!(bytes.capacity(), bytes.len(), "nothing had to grow");
         let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         let base64 = page["notifications"][1]["body_base64"].as_str().unwrap();

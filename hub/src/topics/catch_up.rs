@@ -22,8 +22,8 @@ use tokio::time::timeout;
 use super::budget::{BodyBudget, BudgetExhausted, Reservation};
 use crate::store::{ContentKind, Notification, Offset, Store, StoreError, SubscriptionKey, Topic, TopicId};
 
-/// A page ends before the notification with which its notifications, as they are written, would exceed this; it always has one. A
-/// Change List ends before the one that exceeds it as well, and everything that was read for it counts.
+/// A page ends before the notification with which its notifications would exceed this, as they are held or as they are written; it
+/// always has one. A Change List ends before the one that exceeds it as well, and everything that was read for it counts.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Notifications that are read for a Change List at most.
 const MOST_READ: usize = 10_000;
@@ -58,6 +58,8 @@ pub struct Page {
     pub topic: Topic,
     /// In the order of the log.
     pub notifications: Vec<Arc<Notification>>,
+    /// How many bytes these take as they are written, with a byte between each two.
+    pub written: usize,
     /// There is more after the last one.
     pub more: bool,
     /// The memory of the notifications.
@@ -163,31 +165,37 @@ impl CatchUp {
         let url = topic;
         let topic = self.store.topic(url).await?.ok_or(CatchUpError::UnknownTopic)?;
         let mut next = beginning(&topic, after)?;
-        let (mut notifications, mut bytes, mut written) = (Vec::new(), 0, 0);
+        let (mut read, mut bytes) = (Vec::new(), 0);
         let mut reservation = self.budget.reserve();
-        while next <= topic.head && notifications.len() < limit && written < PAGE_BYTES {
+        while next <= topic.head && read.len() < limit && bytes < PAGE_BYTES {
             let Some(notification) = self.store.notification_from(topic.id, next).await? else {
                 // A restore skipped the offsets that are left, and nothing was posted since.
                 next = topic.head.next();
                 break;
             };
-            if notifications.is_empty() && after.is_some() && notification.offset > next {
+            if read.is_empty() && after.is_some() && notification.offset > next {
                 // Retention may have removed it a moment ago. If not, a restore skipped these offsets.
                 let first = self.store.topic(url).await?.map_or(notification.offset, |topic| topic.first);
                 if first > next {
                     return Err(CatchUpError::Expired { first: notification.offset });
                 }
             }
-            written += written_length(&notification, write).await;
-            if written > PAGE_BYTES && !notifications.is_empty() {
+            let weight = weight(&notification);
+            if bytes + weight > PAGE_BYTES && !read.is_empty() {
                 break;
             }
-            bytes += weight(&notification);
+            bytes += weight;
             reservation.grow_to_or_all(bytes, MEMORY_TIMEOUT).await?;
             next = notification.offset.next();
-            notifications.push(notification);
+            read.push(notification);
         }
-        Ok(Page { more: next <= topic.head, topic, notifications, reservation })
+        let count = read.len();
+        let (notifications, written) = compute(move || fitting(read, write)).await;
+        if let Some(last) = notifications.last().filter(|_| notifications.len() < count) {
+            next = last.offset.next();
+            reservation.shrink_to(held(&notifications));
+        }
+        Ok(Page { more: next <= topic.head, topic, notifications, written, reservation })
     }
 
     /// The changes after this offset as a Change List: of the newest Change Notifications, as many as follow each other without a gap.
@@ -251,33 +259,27 @@ impl CatchUp {
 }
 
 impl Page {
-    /// The page as `write` writes it, with the memory that it takes from now on. It is written twice, the first time to measure it:
-    /// escaped text may take six times as much. It counts as held by `client`.
+    /// The page as `write` writes it with these notifications, with the memory that it takes from now on. Its length is known before:
+    /// that of the notifications, and of the page without them. It counts as held by `client`.
     ///
     /// # Errors
     /// [`CatchUpError::Busy`], before anything is written.
-    pub async fn encode<T: Send + 'static>(
-        self,
+    pub async fn encode(
+        mut self,
         client: IpAddr,
-        write: impl Fn(&Self, &mut dyn Write) -> io::Result<T> + Send + 'static,
-    ) -> Result<(Vec<u8>, T, Reservation), CatchUpError> {
-        let (mut page, write, length) = compute(move || {
-            let mut counted = Counted(0);
-            // A count does not fail.
-            let _ = write(&self, &mut counted);
-            (self, write, counted.0)
-        })
-        .await;
-        let read: usize = page.notifications.iter().map(|notification| weight(notification)).sum();
-        page.reservation.hold_for(client, length)?;
-        page.reservation.grow_to_or_all(read + length, MEMORY_TIMEOUT).await?;
+        write: impl Fn(&Self, &[Arc<Notification>], &mut dyn Write) -> io::Result<()> + Send + 'static,
+    ) -> Result<(Vec<u8>, Reservation), CatchUpError> {
+        let length = self.written + count(|counted| write(&self, &[], counted));
+        self.reservation.hold_for(client, length)?;
+        self.reservation.grow_to_or_all(held(&self.notifications) + length, MEMORY_TIMEOUT).await?;
         compute(move || {
             let mut bytes = Vec::with_capacity(length);
-            let more = write(&page, &mut bytes).map_err(|error| StoreError::Read(error.to_string()))?;
-            let Self { notifications, mut reservation, .. } = page;
+            write(&self, &self.notifications, &mut bytes)
+                .map_err(|error| StoreError::Read(error.to_string()))?;
+            let Self { notifications, mut reservation, .. } = self;
             drop(notifications);
             reservation.shrink_to(bytes.len());
-            Ok((bytes, more, reservation))
+            Ok((bytes, reservation))
         })
         .await
     }
@@ -297,16 +299,33 @@ impl Write for Counted {
     }
 }
 
-/// How many bytes a notification takes once it is written.
-async fn written_length(notification: &Arc<Notification>, write: WriteNotification) -> usize {
-    let notification = Arc::clone(notification);
-    compute(move || {
-        let mut counted = Counted(0);
-        // A count does not fail.
-        let _ = write(&notification, &mut counted);
-        counted.0
-    })
-    .await
+/// How many bytes this writes.
+fn count(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> usize {
+    let mut counted = Counted(0);
+    // A count does not fail.
+    let _ = write(&mut counted);
+    counted.0
+}
+
+/// The notifications of a page, the first of these, and how many bytes they take as they are written, with a byte between each two. Escaped
+/// text may take six times as much as it is held with.
+fn fitting(mut read: Vec<Arc<Notification>>, write: WriteNotification) -> (Vec<Arc<Notification>>, usize) {
+    let (mut fit, mut written) = (0, 0);
+    for notification in &read {
+        let with_it = written + usize::from(fit > 0) + count(|counted| write(notification, counted));
+        if with_it > PAGE_BYTES && fit > 0 {
+            break;
+        }
+        written = with_it;
+        fit += 1;
+    }
+    read.truncate(fit);
+    (read, written)
+}
+
+/// The memory of notifications.
+fn held(notifications: &[Arc<Notification>]) -> usize {
+    notifications.iter().map(|notification| weight(notification)).sum()
 }
 
 fn weight(notification: &Notification) -> usize {
