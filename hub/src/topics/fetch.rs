@@ -175,7 +175,7 @@ impl FetchFailure {
         )
     }
 
-    /// The hub lacks something; the topic is not to blame.
+    /// The hub lacks something, or a redirect's host had too many pings; the topic is not to blame.
     fn is_shortage(&self) -> bool {
         use StoreError::{Away, Busy, Closed, EarlierPoint, Full, NotDurable, Read, Unknown, Write};
         matches!(
@@ -190,7 +190,10 @@ impl FetchFailure {
                     | Unknown(_)
                     | NotDurable(_)
                     | EarlierPoint
-            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
+            ) | Self::Topic(
+                FetchError::RedirectLimited(_)
+                    | FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull)
+            )
         )
     }
 }
@@ -357,8 +360,8 @@ impl Fetcher {
         self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
         let mut memory = self.budget.reserve();
-        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit).await?
-        else {
+        let got = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit, clients).await?;
+        let Some(fetched) = got else {
             debug!(topic = topic.as_str(), "topic not modified");
             return Ok(());
         };
@@ -549,6 +552,7 @@ mod tests {
             FetchFailure::Store(StoreError::Closed),
             FetchFailure::Topic(FetchError::Egress(EgressError::NoFileDescriptors)),
             FetchFailure::Topic(FetchError::Egress(EgressError::BodyMemoryFull)),
+            FetchFailure::Topic(FetchError::RedirectLimited(Duration::from_secs(1))),
         ];
         for error in shortages {
             let mut retries = Retries::default();
