@@ -285,8 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn b33_all_networks_of_an_ipv6_site_ask_about_one_pair_as_often_as_four_clients_also_if_they_are_trusted()
-    {
+    fn b33_the_networks_of_an_ipv6_site_ask_about_one_pair_like_four_clients_also_if_trusted() {
         let now = Instant::now();
         let asked = |in_force| {
             let limits = limits(true);
