@@ -39,7 +39,7 @@ impl PingLimit {
         }
     }
 
-    /// What redirects of pinged topics use up at their hosts.
+    /// What redirects of pinged topics use up at the other hosts they lead to.
     pub fn of_redirects(&self) -> RedirectLimit {
         RedirectLimit::new(self.hosts.clone())
     }

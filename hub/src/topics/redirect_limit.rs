@@ -1,4 +1,4 @@
-//! The rate limit of redirects: each counts at its host like a ping of a topic there. So nobody leads the hub to a victim by pings of
+//! The rate limit of redirects to other hosts: each counts there like a ping of a topic. So nobody leads the hub to a victim by pings of
 //! topics on hosts of their own.
 
 use std::time::{Duration, Instant};

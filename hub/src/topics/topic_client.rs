@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
 };
-use http::{HeaderName, HeaderValue, Request, StatusCode, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
@@ -118,19 +118,27 @@ impl TopicClient {
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
+                | StatusCode::PERMANENT_REDIRECT => url = self.redirected(&url, &answer.headers, clients)?,
                 status => return Err(FetchError::Status(status)),
             }
-            self.count_redirect(&url, clients)?;
             let moved = async { permit.move_to(&self.peer(&url).await).await };
             timeout_at(deadline, moved).await.map_err(|_| late())?;
         }
         Err(FetchError::Redirects)
     }
 
-    fn count_redirect(&self, to: &Url, clients: &[Client]) -> Result<(), FetchError> {
-        let Some(redirects) = &self.redirects else { return Ok(()) };
-        redirects.admit(to, clients, std::time::Instant::now()).map_err(FetchError::RedirectLimited)
+    /// Where a redirect leads. One to another host counts there; the ping has paid for its own.
+    fn redirected(&self, from: &Url, headers: &HeaderMap, clients: &[Client]) -> Result<Url, FetchError> {
+        let to = egress::redirect(from, headers)?;
+        match &self.redirects {
+            Some(redirects) if to.host_str() != from.host_str() => {
+                redirects
+                    .admit(&to, clients, std::time::Instant::now())
+                    .map_err(FetchError::RedirectLimited)?;
+            }
+            _ => {}
+        }
+        Ok(to)
     }
 }
 
