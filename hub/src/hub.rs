@@ -41,7 +41,7 @@ use crate::subscriptions::{
 use crate::telemetry::{self, Exporting, TraceMeters, Tracer};
 use crate::topics::{
     Authority, BodyBudget, Budgets, CatchUp, ClosedHub, EveryTopic, FanOutLimit, Fetcher, Intake, LogShares,
-    Pings, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
+    Pings, RedirectLimit, Tickets, TokensError, TopicClient, TopicPolicy, keep_trimming,
 };
 use crate::waiting_work::{JobQueues, WaitingWork};
 
@@ -179,8 +179,10 @@ impl Hub {
             Parts { config, store: &store, guard: &guard, hub_url: &url, hubs: &hubs, stopped: &stopped };
         let (requests, denials, verifying) =
             parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
+        let ping_limit = PingLimit::new(&config.limits).divided_among(&hubs);
         let fetching = FetchingParts {
             authority: authority.clone(),
+            redirects: ping_limit.of_redirects(),
             budget: budgets.fetches.clone(),
             tracer: tracer.clone(),
         };
@@ -230,7 +232,7 @@ impl Hub {
             publish: PublishState {
                 intake: Intake::new(Arc::clone(&store), authority, config.publish.idempotency_ttl),
                 pings,
-                ping_limit: PingLimit::new(&config.limits).divided_among(&hubs),
+                ping_limit,
                 bodies: Bodies { pace: pace(config), posts: budgets.posts, forms: budgets.forms },
                 statuses: Statuses::new(Arc::clone(&store), tickets, Arc::clone(&url)),
                 max_body: largest_body(config),
@@ -369,6 +371,7 @@ struct Parts<'a> {
 /// What fetching needs beside these.
 struct FetchingParts {
     authority: Authority,
+    redirects: RedirectLimit,
     budget: BodyBudget,
     tracer: Tracer,
 }
@@ -415,8 +418,8 @@ impl Parts<'_> {
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> Pings {
         let Self { config, store, guard, hub_url, hubs, stopped } = *self;
-        let FetchingParts { authority, budget, tracer } = parts;
-        let client = topic_client(config, guard);
+        let FetchingParts { authority, redirects, budget, tracer } = parts;
+        let client = topic_client(config, guard).limiting_redirects(redirects);
         let limited = config.limits.enabled;
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));

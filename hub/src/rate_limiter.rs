@@ -251,37 +251,42 @@ pub(crate) enum Refusal {
 /// The limit of all clients together, as a multiple of that of one: to use it up takes as many addresses.
 const CLIENTS: u32 = 5;
 
-/// A rate limit per client and key, and one per key for all clients together.
+/// A rate limit per client and key, one per IPv6 site and key, and one per key for all clients together.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedRateLimiter {
     own: RateLimiter,
+    sites: RateLimiter,
     all: RateLimiter,
 }
 
 impl SharedRateLimiter {
     /// The rate is that of one client.
     pub(crate) fn new(enabled: bool, rate: Rate) -> Self {
-        let all = Rate {
-            per_second: rate.per_second * f64::from(CLIENTS),
-            burst: rate.burst.saturating_mul(CLIENTS),
+        let of_clients = |count: u32| {
+            let per_second = rate.per_second * f64::from(count);
+            RateLimiter::new(enabled, Rate { per_second, burst: rate.burst.saturating_mul(count) })
         };
-        Self { own: RateLimiter::new(enabled, rate), all: RateLimiter::new(enabled, all) }
+        let of_one_site = u32::try_from(CLIENTS_OF_ONE_SITE).unwrap_or(u32::MAX);
+        Self { own: of_clients(1), sites: of_clients(of_one_site), all: of_clients(CLIENTS) }
     }
 
     /// From now on these hubs have the rates together.
     #[must_use]
     pub(crate) fn divided_among(self, hubs: &LiveHubs) -> Self {
-        Self { own: self.own.divided_among(hubs), all: self.all.divided_among(hubs) }
+        let Self { own, sites, all } = self;
+        Self { own: own.divided_among(hubs), sites: sites.divided_among(hubs), all: all.divided_among(hubs) }
     }
 
-    /// Counts one event for the client's own limit only.
+    /// Counts one event for the limits of the client and its site only.
     pub(crate) fn admit_own(
         &self,
         client: Option<IpAddr>,
-        key: impl Hash,
+        key: impl Hash + Copy,
         now: Instant,
     ) -> Result<(), Duration> {
-        self.own.admit((client, key), now)
+        self.own.admit((client, key), now)?;
+        let Some(site) = client.and_then(site) else { return Ok(()) };
+        self.sites.admit((site, key), now).inspect_err(|_| self.own.give_back([(client, key)]))
     }
 
     /// Counts one event.
@@ -291,8 +296,8 @@ impl SharedRateLimiter {
         key: impl Hash + Copy,
         now: Instant,
     ) -> Result<(), Duration> {
-        self.own.admit((client, key), now)?;
-        self.all.admit(key, now).inspect_err(|_| self.own.give_back([(client, key)]))
+        self.admit_own(client, key, now)?;
+        self.all.admit(key, now).inspect_err(|_| self.give_back_own(client, &[key]))
     }
 
     /// Counts one event of each key, or none of them.
@@ -304,13 +309,24 @@ impl SharedRateLimiter {
     ) -> Result<(), Refusal> {
         let own = || keys.iter().map(|key| (client, *key));
         self.own.admit_all(own(), now)?;
-        self.all.admit_all(keys, now).inspect_err(|_| self.own.give_back(own()))
+        if let Some(site) = client.and_then(site) {
+            let of_site = self.sites.admit_all(keys.iter().map(|key| (site, *key)), now);
+            of_site.inspect_err(|_| self.own.give_back(own()))?;
+        }
+        self.all.admit_all(keys, now).inspect_err(|_| self.give_back_own(client, keys))
     }
 
     /// Gives back events that did not happen.
     pub(crate) fn give_back<K: Hash + Copy>(&self, client: Option<IpAddr>, keys: &[K]) {
-        self.own.give_back(keys.iter().map(|key| (client, *key)));
+        self.give_back_own(client, keys);
         self.all.give_back(keys);
+    }
+
+    fn give_back_own<K: Hash + Copy>(&self, client: Option<IpAddr>, keys: &[K]) {
+        self.own.give_back(keys.iter().map(|key| (client, *key)));
+        if let Some(site) = client.and_then(site) {
+            self.sites.give_back(keys.iter().map(|key| (site, *key)));
+        }
     }
 }
 
@@ -394,6 +410,28 @@ mod tests {
             assert!(buckets.admit(number, now).is_ok(), "{number}: those before it are full again");
         }
         assert!(buckets.admit("owes", begin + Duration::from_secs(120)).is_err());
+    }
+
+    #[test]
+    fn b33_the_networks_of_an_ipv6_site_have_for_one_key_what_four_clients_have() {
+        let (limit, now) = (SharedRateLimiter::new(true, "1/h, burst 2".parse().unwrap()), Instant::now());
+        let of = |site: u16, network: u16| Some(IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 0]));
+        let one = |site: u16, network: u16, key: &str| limit.admit_own(of(site, network), key, now).is_ok();
+        assert_eq!((0..100).filter(|network| one(1, *network, "key")).count(), 8);
+        assert!(one(2, 1, "key") && one(1, 1, "other"), "another site, and another key");
+        assert!(limit.admit_all(of(1, 200), &["fresh", "key"], now).is_err());
+        assert_eq!(
+            (200..300).filter(|network| one(1, *network, "fresh")).count(),
+            8,
+            "a refusal took nothing"
+        );
+        assert_eq!(
+            (0..100).filter(|_| one(1, 200, "third")).count(),
+            2,
+            "one network has what one client has"
+        );
+        limit.give_back(of(1, 200), &["third"]);
+        assert!(one(1, 200, "third"));
     }
 
     proptest! {

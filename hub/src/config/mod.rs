@@ -291,7 +291,7 @@ pub struct LimitsConfig {
     /// Pings without a token for one topic.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_topic: Rate,
-    /// These for topics on one host.
+    /// These for topics on one host, and redirects of pinged topics from other hosts to it.
     #[serde(deserialize_with = "values::parsed")]
     pub ping_host: Rate,
     /// What pings without a token of one client may have sent of one topic in a minute, in bytes.

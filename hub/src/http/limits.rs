@@ -86,8 +86,8 @@ impl Limits {
     /// Counts a request to subscribe or unsubscribe, which makes the hub ask its callback.
     ///
     /// A request about a subscription in force counts for its client and its callback, not for the host and the topic, so that nobody can
-    /// keep others from renewing. The limits of one client come before those of all clients, and only the former apply to a client that
-    /// confirmed earlier requests.
+    /// keep others from renewing. The limits of one client and of its IPv6 site come before those of all clients, and only the former apply
+    /// to a client that confirmed earlier requests.
     ///
     /// # Errors
     /// [`TooMany`] from this client, for this subscription, for this callback's host or for this topic.
@@ -112,7 +112,7 @@ impl Limits {
     }
 }
 
-/// A client that confirmed earlier requests has only its own limit.
+/// A client that confirmed earlier requests has only its own limit and that of its IPv6 site.
 fn admit(
     buckets: &SharedRateLimiter,
     who: Requester,
@@ -282,6 +282,21 @@ mod tests {
             limits.subscription(who, &topic("t"), &callback("d.example", *number), now).is_ok()
         };
         assert_eq!((0..100).filter(renew).count(), 50);
+    }
+
+    #[test]
+    fn b33_the_networks_of_an_ipv6_site_ask_about_one_pair_like_four_clients_also_if_trusted() {
+        let now = Instant::now();
+        let asked = |in_force| {
+            let limits = limits(true);
+            let ask = |network: &u16| {
+                let client = IpAddr::from([0x2001, 0xdb8, 1, *network, 0, 0, 0, 0]);
+                let who = Requester { in_force, confirmed: true, ..stranger(client) };
+                limits.subscription(who, &topic("t"), &callback("d.example", 0), now).is_ok()
+            };
+            (0..200).filter(ask).count()
+        };
+        assert_eq!((asked(true), asked(false)), (40, 40));
     }
 
     #[test]

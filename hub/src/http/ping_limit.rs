@@ -8,6 +8,7 @@ use resync_core::websub::TopicUrl;
 use crate::config::LimitsConfig;
 use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::{RateLimiter, Refusal, SharedRateLimiter, network};
+use crate::topics::RedirectLimit;
 
 /// The limits of pings; all apply.
 #[derive(Clone, Debug)]
@@ -38,6 +39,11 @@ impl PingLimit {
         }
     }
 
+    /// What redirects of pinged topics use up at the other hosts they lead to.
+    pub fn of_redirects(&self) -> RedirectLimit {
+        RedirectLimit::new(self.hosts.clone())
+    }
+
     /// Whether there is any limit.
     pub(super) fn is_on(&self) -> bool {
         self.clients.is_on()
@@ -63,6 +69,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::concurrency::{Client, ClientClass};
     use crate::config;
 
     fn limit(enabled: bool) -> PingLimit {
@@ -97,6 +104,18 @@ mod tests {
         assert_eq!(fetched(&limit(true), |number| (client(1), topic(&number.to_string()))), 100);
         assert_eq!(fetched(&limit(true), |number| (client(number), topic(&number.to_string()))), 500);
         assert_eq!(fetched(&limit(false), |_| (client(1), topic("same"))), 1_000);
+    }
+
+    #[test]
+    fn redirects_of_pinged_topics_and_pings_use_up_the_same_at_a_host() {
+        let (limit, now) = (limit(true), Instant::now());
+        let by = Client { network: Some(client(1)), class: ClientClass::Stranger };
+        let redirected = limit.of_redirects();
+        let to = topic("same");
+        assert!((0..60).all(|_| redirected.admit(to.url(), &[by], now).is_ok()));
+        let ping = |number: &usize| limit.admit(client(1), &[topic(&number.to_string())], now).is_ok();
+        assert_eq!((0..100).filter(ping).count(), 40);
+        assert!(redirected.admit(to.url(), &[by], now).is_err());
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl ClosedHub {
     }
 
     async fn look_at(&self, topic: &TopicUrl, permit: &mut Permit) -> Verdict {
-        match self.client.get(topic.url(), None, &mut Unlimited, permit).await {
+        match self.client.get(topic.url(), None, &mut Unlimited, permit, &[]).await {
             Ok(Some(fetched)) => self.read(topic, &fetched).await,
             Ok(None) => Verdict::Refused(NOT_FETCHED.to_owned()),
             Err(error) => {
@@ -176,6 +176,7 @@ fn may_pass(error: &FetchError) -> bool {
                     StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                 )
         }
+        FetchError::RedirectLimited(_) => true,
         FetchError::Redirects | FetchError::Redirect(_) | FetchError::Request(_) => false,
     }
 }

@@ -45,6 +45,9 @@ const TOTAL: Limit = Limit { total: 32, strangers: 24 };
 const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
 const ON_ONE_NETWORK: Limit = Limit { total: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
+/// Lookups of topics' hosts at once; those of one host and of one client have the limits of fetches. Each lookup takes sockets, and a
+/// name that nobody answers for takes seconds.
+const LOOKUPS: Limit = Limit { total: 256, strangers: 192 };
 /// Pauses before a failed fetch is repeated. After the last one the ping is given up; if the store failed, it is kept for the
 /// shard's next owner. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
 const RETRY_AFTER: [Duration; 3] =
@@ -145,6 +148,7 @@ pub struct Fetcher {
     budget: BodyBudget,
     public_hub: Arc<str>,
     flights: SingleFlight,
+    lookups: Limiter,
     limiter: Limiter,
     fan_out: FanOutLimit,
     tracer: Tracer,
@@ -175,7 +179,7 @@ impl FetchFailure {
         )
     }
 
-    /// The hub lacks something; the topic is not to blame.
+    /// The hub lacks something, or a redirect's host had too many pings; the topic is not to blame.
     fn is_shortage(&self) -> bool {
         use StoreError::{Away, Busy, Closed, EarlierPoint, Full, NotDurable, Read, Unknown, Write};
         matches!(
@@ -190,7 +194,10 @@ impl FetchFailure {
                     | Unknown(_)
                     | NotDurable(_)
                     | EarlierPoint
-            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
+            ) | Self::Topic(
+                FetchError::RedirectLimited(_)
+                    | FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull)
+            )
         )
     }
 }
@@ -251,11 +258,12 @@ impl Fetcher {
         tracer: Tracer,
     ) -> Self {
         let client_share = by_client.then_some(FOR_ONE_CLIENT);
-        let bounds =
-            ConcurrencyLimits { total: TOTAL, slow: SLOW, peer: ON_ONE_NETWORK, client: client_share };
-        let (flights, limiter) = (SingleFlight::default(), Limiter::new(bounds));
+        let limiter = |total| {
+            Limiter::new(ConcurrencyLimits { total, slow: SLOW, peer: ON_ONE_NETWORK, client: client_share })
+        };
+        let (flights, lookups, limiter) = (SingleFlight::default(), limiter(LOOKUPS), limiter(TOTAL));
         let store = Arc::clone(log.store());
-        Self { store, log, client, budget, public_hub, flights, limiter, fan_out, tracer }
+        Self { store, log, client, budget, public_hub, flights, lookups, limiter, fan_out, tracer }
     }
 
     /// Fetches what was pinged in the shards of this hub, which comes by these queues.
@@ -327,11 +335,25 @@ impl Fetcher {
         }
     }
 
-    /// A permit to fetch the topic: the first that one of the clients gets that pinged it, also meanwhile. So nobody can keep a
-    /// topic waiting by pinging it with its own limit used up.
+    /// A permit to fetch the topic.
     async fn permit(&self, ping: &Ping, clients: &[Client]) -> Permit {
-        let peer = self.client.peer(ping.topic.url()).await;
-        let waiting = |client: &Client| self.limiter.acquire(*client, &peer);
+        // Boxed, so that the fetch does not keep the room of the lookup.
+        let peer = Box::pin(self.peer(ping, clients)).await;
+        self.first_permit(&self.limiter, &peer, ping, clients).await
+    }
+
+    /// The peer of the topic for concurrency limits.
+    async fn peer(&self, ping: &Ping, clients: &[Client]) -> String {
+        let url = ping.topic.url();
+        let host = url.host_str().unwrap_or_default();
+        let _permit = self.first_permit(&self.lookups, host, ping, clients).await;
+        self.client.peer(url).await
+    }
+
+    /// The first permit that one of the clients gets that pinged the topic, also meanwhile. So nobody can keep a topic waiting by
+    /// pinging it with its own limit used up.
+    async fn first_permit(&self, limiter: &Limiter, peer: &str, ping: &Ping, clients: &[Client]) -> Permit {
+        let waiting = |client: &Client| limiter.acquire(*client, peer);
         let mut waits: FuturesUnordered<_> = clients.iter().map(waiting).collect();
         let mut joined = 0;
         loop {
@@ -357,8 +379,8 @@ impl Fetcher {
         self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
         let mut memory = self.budget.reserve();
-        let Some(fetched) = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit).await?
-        else {
+        let got = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit, clients).await?;
+        let Some(fetched) = got else {
             debug!(topic = topic.as_str(), "topic not modified");
             return Ok(());
         };
@@ -529,12 +551,12 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, UdpSocket};
     use tokio::sync::watch;
 
     use super::*;
     use crate::config::PublishPolicy;
-    use crate::egress::{EgressClient, Guard};
+    use crate::egress::{EgressClient, Guard, TlsRoots};
     use crate::meters::Meters as _;
     use crate::store::{self, Engine, Keyring};
     use crate::topics::Authority;
@@ -549,6 +571,7 @@ mod tests {
             FetchFailure::Store(StoreError::Closed),
             FetchFailure::Topic(FetchError::Egress(EgressError::NoFileDescriptors)),
             FetchFailure::Topic(FetchError::Egress(EgressError::BodyMemoryFull)),
+            FetchFailure::Topic(FetchError::RedirectLimited(Duration::from_secs(1))),
         ];
         for error in shortages {
             let mut retries = Retries::default();
@@ -622,8 +645,12 @@ mod tests {
     }
 
     fn fetcher(store: &Arc<dyn Store>) -> Fetcher {
+        fetcher_behind(store, Guard::open_to(&["127.0.0.0/8"]), false)
+    }
+
+    fn fetcher_behind(store: &Arc<dyn Store>, guard: Guard, by_client: bool) -> Fetcher {
         let short = Duration::from_secs(5);
-        let client = EgressClient::new(Guard::open_to(&["127.0.0.0/8"]), short, short, 1);
+        let client = EgressClient::new(guard, short, short, 1);
         let authority = Authority::new(PublishPolicy::Open, store.registry()).unwrap();
         Fetcher::new(
             LogShares::new(Arc::clone(store), authority, 1_000_000),
@@ -631,9 +658,47 @@ mod tests {
             BodyBudget::new(1_000_000),
             "http://hub.example/websub/".into(),
             FanOutLimit::new(false, 0, Arc::clone(store)),
-            false,
+            by_client,
             Tracer::default(),
         )
+    }
+
+    #[tokio::test]
+    async fn b33_a_client_whose_topics_have_names_that_nobody_answers_for_has_few_lookups_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let nameservers = [silent.local_addr().unwrap()];
+        let guard = Guard::new(vec![], vec![], &nameservers, TlsRoots::new(None).unwrap()).unwrap();
+        let fetcher = fetcher_behind(&store, guard, true);
+        let client =
+            |last: u8| Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger };
+        let mut waiting = JoinSet::new();
+        for (number, who) in (0..).zip(iter::repeat_n(client(1), 20).chain([client(2)])) {
+            let topic = format!("http://n{number}.example/t").parse().unwrap();
+            let ping = Ping { id: PingId(number), topic, trace: None, client: PingClient::default() };
+            assert!(!fetcher.flights.join(&ping, who));
+            let fetcher = fetcher.clone();
+            waiting.spawn(async move { fetcher.permit(&ping, &[who]).await });
+        }
+        let (mut asked, mut query) = (HashSet::new(), [0; 512]);
+        while !asked.contains("n20.example.") {
+            silent.recv_from(&mut query).await.unwrap();
+            asked.insert(name_in(&query));
+        }
+        assert!(asked.len() <= FOR_ONE_CLIENT.strangers + 1, "{asked:?}");
+    }
+
+    /// The name that a query asks for (RFC 1035, section 4.1.2).
+    fn name_in(query: &[u8]) -> String {
+        let (mut name, mut rest) = (String::new(), &query[12..]);
+        while let Some((length, labels)) = rest.split_first().filter(|(length, _)| **length > 0) {
+            let (label, others) = labels.split_at(usize::from(*length));
+            name.push_str(std::str::from_utf8(label).unwrap());
+            name.push('.');
+            rest = others;
+        }
+        name.to_ascii_lowercase()
     }
 
     /// As many may wait as there are topics.

@@ -1,18 +1,20 @@
 //! Fetches a topic: a conditional GET that follows a few redirects.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, USER_AGENT,
 };
-use http::{HeaderName, HeaderValue, Request, StatusCode, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, request};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::concurrency::Permit;
+use super::redirect_limit::RedirectLimit;
+use crate::concurrency::{Client, Permit};
 use crate::egress::{self, Answer, BodyMemory, EgressClient, EgressError, ReadLimit, RedirectError};
 use crate::store::Validators;
 
@@ -29,6 +31,8 @@ pub struct TopicClient {
     client: EgressClient,
     largest: usize,
     limit: ReadLimit,
+    /// `None` where redirects have no limit of their own.
+    redirects: Option<RedirectLimit>,
 }
 
 /// A topic's content, with the URL after redirects.
@@ -51,6 +55,8 @@ pub(super) enum FetchError {
     Redirects,
     #[error(transparent)]
     Redirect(#[from] RedirectError),
+    #[error("rate limit for pings at the host of a redirect ([limits] ping_host); retry in {0:?}")]
+    RedirectLimited(Duration),
     #[error("the topic's URL is no target of an HTTP request: {0}")]
     Request(#[from] http::Error),
 }
@@ -58,7 +64,13 @@ pub(super) enum FetchError {
 impl TopicClient {
     /// `largest` bounds a topic's size in bytes.
     pub fn new(client: EgressClient, largest: usize) -> Self {
-        Self { client, largest, limit: ReadLimit::Keep(largest) }
+        Self { client, largest, limit: ReadLimit::Keep(largest), redirects: None }
+    }
+
+    /// A client whose redirects count at their hosts.
+    #[must_use]
+    pub fn limiting_redirects(self, redirects: RedirectLimit) -> Self {
+        Self { redirects: Some(redirects), ..self }
     }
 
     /// A client that keeps only so many bytes from the beginning of a topic.
@@ -77,13 +89,15 @@ impl TopicClient {
     }
 
     /// The topic's content, within `memory`; `None` if it is what `known` describes. Only a 200 is content (D-11). All redirects
-    /// together have the time of one request; in it they also wait for the permits of their peers.
+    /// together have the time of one request; in it they also wait for the permits of their peers. They count for `clients`, who
+    /// pinged the topic.
     pub(super) async fn get(
         &self,
         topic: &Url,
         known: Option<&Validators>,
         memory: &mut impl BodyMemory,
         permit: &mut Permit,
+        clients: &[Client],
     ) -> Result<Option<Fetched>, FetchError> {
         let limit = self.client.total();
         let (deadline, late) = (Instant::now() + limit, || EgressError::Timeout(limit));
@@ -104,13 +118,27 @@ impl TopicClient {
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => url = egress::redirect(&url, &answer.headers)?,
+                | StatusCode::PERMANENT_REDIRECT => url = self.redirected(&url, &answer.headers, clients)?,
                 status => return Err(FetchError::Status(status)),
             }
             let moved = async { permit.move_to(&self.peer(&url).await).await };
             timeout_at(deadline, moved).await.map_err(|_| late())?;
         }
         Err(FetchError::Redirects)
+    }
+
+    /// Where a redirect leads. One to another host counts there; the ping has paid for its own.
+    fn redirected(&self, from: &Url, headers: &HeaderMap, clients: &[Client]) -> Result<Url, FetchError> {
+        let to = egress::redirect(from, headers)?;
+        match &self.redirects {
+            Some(redirects) if to.host_str() != from.host_str() => {
+                redirects
+                    .admit(&to, clients, std::time::Instant::now())
+                    .map_err(FetchError::RedirectLimited)?;
+            }
+            _ => {}
+        }
+        Ok(to)
     }
 }
 
@@ -160,15 +188,14 @@ fn asking(url: &Url, known: Option<&Validators>) -> request::Builder {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, SlowLimit};
+    use crate::concurrency::{ClientClass, ConcurrencyLimits, Limit, Limiter, SlowLimit};
     use crate::egress::{Guard, Unlimited};
+    use crate::rate_limiter::SharedRateLimiter;
 
     const SHORT: Duration = Duration::from_secs(1);
     const LONG: Duration = Duration::from_secs(300);
@@ -194,7 +221,7 @@ mod tests {
     }
 
     async fn get(limiter: &Limiter, topic: &Url, total: Duration) -> Result<Option<Fetched>, FetchError> {
-        client(total).get(topic, None, &mut Unlimited, &mut permit(limiter, topic).await).await
+        client(total).get(topic, None, &mut Unlimited, &mut permit(limiter, topic).await, &[]).await
     }
 
     /// A host at this address that sends everybody to this URL.
@@ -245,6 +272,32 @@ mod tests {
         let contacted = tokio::select! {
             contacted = listener.accept() => contacted,
             found = get(&limiter, &detour, LONG) => panic!("{found:?} without asking"),
+        };
+        assert!(contacted.is_ok());
+    }
+
+    #[tokio::test]
+    async fn b33_a_redirect_is_not_followed_while_its_host_has_nothing_left_for_who_pinged() {
+        let listener = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let victim: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let detour = sending("127.0.8.1", &victim).await;
+        let [pinged, other] = [1, 2]
+            .map(|last| Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger });
+        let hosts = SharedRateLimiter::new(true, "1/h, burst 1".parse().unwrap());
+        // A ping of a topic on the victim's host.
+        hosts.admit(pinged.network, "127.0.9.1", std::time::Instant::now()).unwrap();
+        let (redirects, limiter) = (RedirectLimit::new(hosts), limiter());
+        let get = async |who: &Client| {
+            let client = client(LONG).limiting_redirects(redirects.clone());
+            let mut permit = permit(&limiter, &detour).await;
+            client.get(&detour, None, &mut Unlimited, &mut permit, std::slice::from_ref(who)).await
+        };
+        let refused = get(&pinged).await;
+        assert!(matches!(refused, Err(FetchError::RedirectLimited(_))), "{refused:?}");
+        assert!(timeout(Duration::ZERO, listener.accept()).await.is_err(), "the victim was asked");
+        let contacted = tokio::select! {
+            contacted = listener.accept() => contacted,
+            found = get(&other) => panic!("{found:?} without asking"),
         };
         assert!(contacted.is_ok());
     }
