@@ -28,9 +28,12 @@ pub fn tls(roots: RootCertStore) -> ClientConfig {
 /// sections 5.6.7 and 10.2.3). `None` for anything else, and for a date that is over.
 pub fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim_ascii();
-    let pause = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()?,
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let pause = if is_number {
+        // What is beyond the range is far beyond the longest pause.
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()?
     };
     Some(pause.min(LONGEST_PAUSE))
 }
@@ -81,10 +84,13 @@ mod tests {
     fn a_server_asks_for_a_pause_in_seconds_or_until_a_date_and_gets_an_hour_at_most() {
         assert_eq!(retry_after("0"), Some(Duration::ZERO));
         assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("0120"), Some(Duration::from_secs(120)));
         let of_an_hour = [
             "3600",
             "1000000",
             "18446744073709551615",
+            "18446744073709551616",
+            "100000000000000000000000000000000000000000",
             "Tue, 31 Dec 2199 23:59:59 GMT",
             "Tue Dec 31 23:59:59 2199",
         ];
@@ -94,7 +100,7 @@ mod tests {
         let soon = retry_after(&httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_800)));
         assert!(soon.is_some_and(|pause| pause > Duration::ZERO && pause <= Duration::from_secs(1_800)));
         for value in
-            ["", "soon", "-5", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"]
+            ["", "soon", "-5", "+5", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"]
         {
             assert_eq!(retry_after(value), None, "{value}");
         }
