@@ -1,4 +1,4 @@
-//! What HTTP clients trust, how long servers ask them to wait, and words for what went wrong with a request.
+//! What HTTP clients trust, the dates and pauses in answers, and words for what went wrong with a request.
 
 use std::error::Error;
 use std::iter::successors;
@@ -24,8 +24,13 @@ pub fn tls(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// The pause that a `Retry-After` asks for, at most [`LONGEST_PAUSE`]: seconds, or a date in one of the three forms of HTTP (RFC 9110,
-/// sections 5.6.7 and 10.2.3). `None` for anything else, and for a date that is over.
+/// The moment that a date in one of the three forms of HTTP means, from 1970 on (RFC 9110, section 5.6.7). `None` for anything else.
+pub fn http_date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value).ok()
+}
+
+/// The pause that a `Retry-After` asks for, at most [`LONGEST_PAUSE`]: seconds, or an [`http_date`] (RFC 9110, section 10.2.3). `None` for
+/// anything else, and for a date that is over.
 pub fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim_ascii();
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -33,7 +38,7 @@ pub fn retry_after(value: &str) -> Option<Duration> {
         // What is beyond the range is far beyond the longest pause.
         Duration::from_secs(value.parse().unwrap_or(u64::MAX))
     } else {
-        httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()?
+        http_date(value)?.duration_since(SystemTime::now()).ok()?
     };
     Some(pause.min(LONGEST_PAUSE))
 }
@@ -78,6 +83,19 @@ mod tests {
         let said = |cause: &str| root_cause(&Outer(io::Error::other(cause.to_owned())));
         assert!(said("received corrupt message of type InvalidContentType").contains("write http://"));
         assert!(said("invalid HTTP version parsed").contains("write https://"));
+    }
+
+    #[test]
+    fn a_date_has_one_of_three_forms_and_is_in_gmt() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for value in
+            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+        {
+            assert_eq!(http_date(value), Some(moment), "{value}");
+        }
+        for value in ["", "yesterday", "1994-11-06T08:49:37Z", "Sun, 06 Nov 1994 08:49:37 +0100"] {
+            assert_eq!(http_date(value), None, "{value}");
+        }
     }
 
     #[test]
