@@ -1,4 +1,4 @@
-//! What HTTP clients trust, how long servers ask them to wait, and words for what went wrong with a request.
+//! What HTTP clients trust, the dates and pauses in answers, and words for what went wrong with a request.
 
 use std::error::Error;
 use std::iter::successors;
@@ -24,13 +24,21 @@ pub fn tls(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// The pause that a `Retry-After` asks for, at most [`LONGEST_PAUSE`]: seconds, or a date in one of the three forms of HTTP (RFC 9110,
-/// sections 5.6.7 and 10.2.3). `None` for anything else, and for a date that is over.
+/// The moment that a date in one of the three forms of HTTP means, from 1970 on (RFC 9110, section 5.6.7). `None` for anything else.
+pub fn http_date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value).ok()
+}
+
+/// The pause that a `Retry-After` asks for, at most [`LONGEST_PAUSE`]: seconds, or an [`http_date`] (RFC 9110, section 10.2.3). `None` for
+/// anything else, and for a date that is over.
 pub fn retry_after(value: &str) -> Option<Duration> {
     let value = value.trim_ascii();
-    let pause = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::now()).ok()?,
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let pause = if is_number {
+        // What is beyond the range is far beyond the longest pause.
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        http_date(value)?.duration_since(SystemTime::now()).ok()?
     };
     Some(pause.min(LONGEST_PAUSE))
 }
@@ -78,13 +86,29 @@ mod tests {
     }
 
     #[test]
+    fn a_date_has_one_of_three_forms_and_is_in_gmt() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for value in
+            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+        {
+            assert_eq!(http_date(value), Some(moment), "{value}");
+        }
+        for value in ["", "yesterday", "1994-11-06T08:49:37Z", "Sun, 06 Nov 1994 08:49:37 +0100"] {
+            assert_eq!(http_date(value), None, "{value}");
+        }
+    }
+
+    #[test]
     fn a_server_asks_for_a_pause_in_seconds_or_until_a_date_and_gets_an_hour_at_most() {
         assert_eq!(retry_after("0"), Some(Duration::ZERO));
         assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("0120"), Some(Duration::from_secs(120)));
         let of_an_hour = [
             "3600",
             "1000000",
             "18446744073709551615",
+            "18446744073709551616",
+            "100000000000000000000000000000000000000000",
             "Tue, 31 Dec 2199 23:59:59 GMT",
             "Tue Dec 31 23:59:59 2199",
         ];
@@ -94,7 +118,7 @@ mod tests {
         let soon = retry_after(&httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_800)));
         assert!(soon.is_some_and(|pause| pause > Duration::ZERO && pause <= Duration::from_secs(1_800)));
         for value in
-            ["", "soon", "-5", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"]
+            ["", "soon", "-5", "+5", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT"]
         {
             assert_eq!(retry_after(value), None, "{value}");
         }

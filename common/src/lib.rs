@@ -3,7 +3,7 @@
 //! Nothing here knows ResourceSync or WebSub. What a program needs and a library does not is behind a feature.
 //!
 //! * [`backoff`]: pauses between tries that fail;
-//! * `client`: what HTTP clients trust, and how long servers ask them to wait (feature `client`);
+//! * `client`: what HTTP clients trust, the dates and pauses in answers (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `config`: configuration files and layers, and the key that was meant (feature `config`);
 //! * `habits`: what all command lines have in common (feature `cli`);

@@ -6,14 +6,19 @@ pub fn essence(content_type: &str) -> &str {
 }
 
 /// Whether it is XML that does not say of which kind (RFC 7303): so ResourceSync documents are sent.
-pub fn is_generic_xml(content_type: &str) -> bool {
-    let essence = essence(content_type);
-    ["application/xml", "text/xml"].iter().any(|generic| essence.eq_ignore_ascii_case(generic))
+pub fn is_generic_xml(content_type: impl AsRef<[u8]>) -> bool {
+    let name = name(content_type.as_ref());
+    [b"application/xml".as_slice(), b"text/xml"].iter().any(|generic| name.eq_ignore_ascii_case(generic))
 }
 
 /// Whether it is XML of whatever kind, as `application/atom+xml` is: its name ends in `xml`.
-pub fn is_any_xml(content_type: &str) -> bool {
-    essence(content_type).as_bytes().last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b"xml"))
+pub fn is_any_xml(content_type: impl AsRef<[u8]>) -> bool {
+    name(content_type.as_ref()).last_chunk::<3>().is_some_and(|end| end.eq_ignore_ascii_case(b"xml"))
+}
+
+/// [`essence`] of what may be no text, as parameters may be none.
+fn name(content_type: &[u8]) -> &[u8] {
+    content_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
 #[cfg(test)]
@@ -28,13 +33,14 @@ mod tests {
 
     #[test]
     fn a_feed_is_xml_but_not_generic_xml() {
-        let judged = |text| (is_generic_xml(text), is_any_xml(text));
+        let judged = |text: &str| (is_generic_xml(text), is_any_xml(text));
         for generic in ["application/xml", "Text/XML; charset=utf-8", "application/xml ;q"] {
             assert_eq!(judged(generic), (true, true), "{generic}");
         }
         for feed in ["application/atom+xml", "application/RSS+XML;x=y"] {
             assert_eq!(judged(feed), (false, true), "{feed}");
         }
+        assert!(is_generic_xml(b"text/xml; of=\xff") && !is_any_xml(b"text/xml\xff"));
         for other in ["", "ml", "text/html", "application/json; of=xml", "application/xml-dtd"] {
             assert_eq!(judged(other), (false, false), "{other}");
         }

@@ -9,7 +9,7 @@ use super::package::{self, Found};
 use super::reading::{self, MAX_URL, PackageListing, Reading, Reference, Role, Summary};
 use super::versions::{TRIED, VersionKind};
 use super::{Checked, Fetch, FetchFailure, Fetched, MAX_KEPT, Report, Stopped, topic};
-use crate::media_type::essence;
+use crate::media_type::{essence, is_generic_xml};
 use crate::package::PackageReadLimits;
 use crate::rules::{Place, Rule, Times, Violations};
 use crate::xml::MAX_ENTRIES;
@@ -374,8 +374,8 @@ impl Site {
             return self.report(node, Rule::ContentTypeMissing, Place::default(), "there is none");
         };
         let essence = essence(text).to_ascii_lowercase();
-        let known = ["application/xml", "text/xml", "application/gzip", "application/x-gzip"];
-        if !known.contains(&essence.as_str()) && !essence.ends_with("+xml") {
+        let is_compressed = ["application/gzip", "application/x-gzip"].contains(&essence.as_str());
+        if !is_generic_xml(text) && !is_compressed && !essence.ends_with("+xml") {
             self.report(node, Rule::ContentTypeWrong, Place::default(), format!("it is {essence:?}"));
         }
     }

@@ -54,12 +54,12 @@ pub struct BodyBudget {
     /// All its units.
     whole: usize,
     /// The shares of clients, as long as there are reservations of them.
-    shares: Arc<Mutex<HashMap<IpAddr, Shared>>>,
+    shares: Arc<Mutex<HashMap<IpAddr, ClientShare>>>,
 }
 
 /// The share of a client, a budget of its own, and how many reservations there are of it.
 #[derive(Debug)]
-struct Shared {
+struct ClientShare {
     budget: BodyBudget,
     reservations: usize,
 }
@@ -72,15 +72,23 @@ pub struct FormBudget(BodyBudget);
 #[derive(Debug)]
 pub struct Reservation {
     all: Part,
-    /// What is reserved of the share of its client: as much, or what [`Reservation::hold_for`] was told.
-    share: Option<Share>,
-    /// Whether the share grows and shrinks with the reservation.
-    goes_along: bool,
+    of_client: OfClient,
 }
 
-/// What is reserved of the share of a client.
+/// What a reservation takes of the share of a client.
 #[derive(Debug)]
-struct Share {
+enum OfClient {
+    /// Nothing.
+    Nothing,
+    /// As much as of the budget: it grows and shrinks along.
+    AsMuch(ShareReservation),
+    /// What [`Reservation::hold_for`] was told, until it is dropped.
+    Held { _share: ShareReservation },
+}
+
+/// Bytes that are reserved of the share of a client.
+#[derive(Debug)]
+struct ShareReservation {
     part: Part,
     client: IpAddr,
     of: BodyBudget,
@@ -112,31 +120,31 @@ impl BodyBudget {
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { all: Part::of(self.clone()), share: None, goes_along: false }
+        Reservation { all: Part::of(self.clone()), of_client: OfClient::Nothing }
     }
 
-    /// The units that one client may hold.
-    fn part(&self) -> usize {
+    /// The units of the share of one client.
+    fn share_units(&self) -> usize {
         self.whole / PARTS
     }
 
     /// A reservation of nothing yet of the share of a client, which has so many units.
-    fn share_of(&self, client: IpAddr, units: usize) -> Share {
+    fn reserve_of_share(&self, client: IpAddr, units: usize) -> ShareReservation {
         let client = customer(client);
         let mut shares = lock(&self.shares);
-        let fresh = || Shared { budget: Self::of_units(units), reservations: 0 };
-        let shared = shares.entry(client).or_insert_with(fresh);
-        shared.reservations += 1;
-        Share { part: Part::of(shared.budget.clone()), client, of: self.clone() }
+        let fresh = || ClientShare { budget: Self::of_units(units), reservations: 0 };
+        let share = shares.entry(client).or_insert_with(fresh);
+        share.reservations += 1;
+        ShareReservation { part: Part::of(share.budget.clone()), client, of: self.clone() }
     }
 }
 
-impl Drop for Share {
+impl Drop for ShareReservation {
     fn drop(&mut self) {
         let mut shares = lock(&self.of.shares);
-        if let Some(shared) = shares.get_mut(&self.client) {
-            shared.reservations -= 1;
-            if shared.reservations == 0 {
+        if let Some(share) = shares.get_mut(&self.client) {
+            share.reservations -= 1;
+            if share.reservations == 0 {
                 shares.remove(&self.client);
             }
         }
@@ -152,8 +160,8 @@ impl FormBudget {
     /// A reservation of nothing yet, for a form of this client.
     pub fn reserve(&self, client: IpAddr) -> Reservation {
         let Self(all) = self;
-        let share = all.share_of(client, all.part().max(units(LEAST_OF_FORMS)));
-        Reservation { share: Some(share), goes_along: true, ..all.reserve() }
+        let share = all.reserve_of_share(client, all.share_units().max(units(LEAST_OF_FORMS)));
+        Reservation { of_client: OfClient::AsMuch(share), ..all.reserve() }
     }
 }
 
@@ -164,7 +172,7 @@ impl Reservation {
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+        if let OfClient::AsMuch(share) = &mut self.of_client {
             share.part.grow_to_units(units(bytes), patience).await?;
         }
         self.all.grow_to_units(units(bytes), patience).await
@@ -179,7 +187,7 @@ impl Reservation {
         let most = self.all.budget.whole.saturating_mul(UNIT);
         let bytes = bytes.min(most);
         let missing = units(bytes).saturating_sub(self.all.held());
-        let patience = if missing > self.all.budget.part() { Duration::ZERO } else { patience };
+        let patience = if missing > self.all.budget.share_units() { Duration::ZERO } else { patience };
         self.grow_to(bytes, patience).await
     }
 
@@ -190,18 +198,18 @@ impl Reservation {
     /// [`BudgetExhausted`] if the client holds too much already.
     pub fn hold_for(&mut self, client: IpAddr, bytes: usize) -> Result<(), BudgetExhausted> {
         // What was counted before is counted anew.
-        drop(self.share.take());
-        let whole = self.all.budget.part().max(1);
-        let mut share = self.all.budget.share_of(client, whole);
+        self.of_client = OfClient::Nothing;
+        let whole = self.all.budget.share_units().max(1);
+        let mut share = self.all.budget.reserve_of_share(client, whole);
         share.part.grow_at_once(units(bytes).min(whole)).map_err(|_| BudgetExhausted)?;
-        self.share = Some(share);
+        self.of_client = OfClient::Held { _share: share };
         Ok(())
     }
 
     /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.all.shrink_to_units(units(bytes));
-        if let Some(share) = self.share.as_mut().filter(|_| self.goes_along) {
+        if let OfClient::AsMuch(share) = &mut self.of_client {
             share.part.shrink_to_units(units(bytes));
         }
     }

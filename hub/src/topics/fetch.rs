@@ -435,9 +435,7 @@ impl Fetcher {
         if posted.is_some_and(|posted| posted.body == *body) {
             return Ok(true);
         }
-        if body.is_empty()
-            && (topic.posted.0 > 0 || is_generic_xml(&String::from_utf8_lossy(content_type(fetched))))
-        {
+        if body.is_empty() && (topic.posted.0 > 0 || is_generic_xml(content_type(fetched))) {
             return Ok(true);
         }
         if let Some(before) = before {

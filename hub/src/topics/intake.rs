@@ -33,7 +33,6 @@ pub struct PostHeader {
     topic: TopicUrl,
     links: NotificationLinks,
     content_type: Bytes,
-    essence: String,
     idempotency_key: Option<String>,
 }
 
@@ -43,15 +42,17 @@ impl PostHeader {
     /// # Errors
     /// [`Refused`], for what is missing or wrong there.
     pub fn read(headers: &HeaderMap) -> Result<Self, Refused> {
-        let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?;
-        check_content_type(content_type.as_bytes())?;
-        let essence = essence(content_type.as_bytes());
+        let content_type = headers.get(CONTENT_TYPE).ok_or(Refused::NoType)?.as_bytes();
+        check_content_type(content_type)?;
         if let Some(coding) = content_coding(headers) {
             return Err(Refused::Coded(String::from_utf8_lossy(coding.as_bytes()).into_owned()));
         }
         let header = LinkHeader::parse(headers.get_all(LINK).iter().map(http::HeaderValue::as_bytes));
-        if header.is_empty() && matches!(essence.as_str(), "application/json" | "multipart/form-data") {
-            return Err(Refused::NotAPost(essence));
+        if header.is_empty() {
+            let essence = essence(content_type);
+            if matches!(essence.as_str(), "application/json" | "multipart/form-data") {
+                return Err(Refused::NotAPost(essence));
+            }
         }
         let topic = topic(&header)?;
         let links = NotificationLinks {
@@ -63,11 +64,11 @@ impl PostHeader {
             return Err(Refused::NoHub);
         }
         check_links(&links)?;
-        if links.resourcesync.is_some() && !is_generic_xml(&essence) {
-            return Err(Refused::NotXml(essence));
+        if links.resourcesync.is_some() && !is_generic_xml(content_type) {
+            return Err(Refused::NotXml(essence(content_type)));
         }
-        let content_type = Bytes::copy_from_slice(content_type.as_bytes());
-        Ok(Self { topic, links, content_type, essence, idempotency_key: idempotency_key(headers)? })
+        let content_type = Bytes::copy_from_slice(content_type);
+        Ok(Self { topic, links, content_type, idempotency_key: idempotency_key(headers)? })
     }
 
     /// The topic that the post is about.
@@ -228,12 +229,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<NewNotification, Refused> {
-    let PostHeader { topic, links, content_type, essence, idempotency_key } = announced;
+    let PostHeader { topic, links, content_type, idempotency_key } = announced;
     if body.is_empty() {
         return Err(Refused::Empty);
     }
     let interval =
-        if is_generic_xml(&essence) { check_xml(&body, links.resourcesync.is_some())? } else { None };
+        if is_generic_xml(&content_type) { check_xml(&body, links.resourcesync.is_some())? } else { None };
     let (kind, trace) = (ContentKind::Posted, None);
     Ok(NewNotification {
         topic,
@@ -252,9 +253,8 @@ fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<Ne
 
 /// Checks that what a topic shows is a ResourceSync notification, like those that its Source posts.
 pub(super) fn check_notification(content_type: &[u8], body: &[u8]) -> Result<(), Refused> {
-    let essence = essence(content_type);
-    if !is_generic_xml(&essence) {
-        return Err(Refused::NotXml(essence));
+    if !is_generic_xml(content_type) {
+        return Err(Refused::NotXml(essence(content_type)));
     }
     check_xml(body, true).map(drop)
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
+
+use crate::locks::lock;
 
 /// Types of questions, and the class of the Internet.
 const A: u16 = 1;
@@ -155,10 +157,6 @@ fn answer(question: &[u8], names: &Names) -> Option<Vec<u8>> {
         answer.extend_from_slice(&data);
     }
     Some(answer)
-}
-
-fn lock(names: &Names) -> MutexGuard<'_, Known> {
-    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn data(address: &IpAddr, kind: u16) -> Option<Vec<u8>> {

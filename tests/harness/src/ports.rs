@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::locks::lock;
 
 /// A loopback address that was free a moment ago, below the ports that the system gives to outgoing connections, which
 /// might be taken before the hub is there. None is given twice: other tests run beside this one, in this process and in others.
@@ -12,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// # Panics
 /// When all ports are taken.
 pub fn free_address() -> SocketAddr {
-    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ports = lock(&PORTS);
     loop {
         let port = ports.next();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::PATIENCE;
+use super::locks::lock;
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
@@ -228,10 +229,6 @@ fn deliveries(log: &[Seen]) -> Vec<Seen> {
 
 fn verifications(log: &[Seen]) -> Vec<Seen> {
     log.iter().filter(|seen| seen.method == Method::GET).cloned().collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn serve(listener: TcpListener, state: Arc<State>) {

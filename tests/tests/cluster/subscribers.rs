@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use resync_harness::lock;
 use resync_judge::is_signature;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -83,7 +84,7 @@ impl Host {
         if !self.is_down.load(Ordering::SeqCst) && !is_hard {
             return false;
         }
-        let mut failures = self.failures.lock().unwrap();
+        let mut failures = lock(&self.failures);
         let times = failures.entry((path.to_owned(), id)).or_default();
         *times = times.saturating_add(1);
         *times <= FAILURES
@@ -133,7 +134,7 @@ async fn answer(
         is_signed,
         is_accepted: !fails,
     };
-    judge.lock().unwrap_or_else(PoisonError::into_inner).arrived(&arrival);
+    lock(&judge).arrived(&arrival);
     Ok(if fails { plain(503, "") } else { plain(204, "") })
 }
 

@@ -1,10 +1,10 @@
 //! What all tasks of a trial share: the judge, the hubs, the hosts of subscribers, and the database while it has a primary.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use resync_harness::{Answer, Primary, Rows};
+use resync_harness::{Answer, Primary, Rows, lock};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
@@ -107,11 +107,6 @@ impl World {
         }
         None
     }
-}
-
-/// Also where somebody has panicked who had it: the trial ends, and says why.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What became of a post.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use resync_common::backoff::{JITTER, doubled, jittered};
+use resync_common::client::LONGEST_PAUSE;
 
 use crate::store::FailureClass;
 
@@ -49,7 +50,7 @@ pub(crate) struct Failure {
     pub(crate) class: FailureClass,
     /// The status, if there was an answer.
     pub(crate) status: Option<u16>,
-    /// The subscriber's `Retry-After`, already bounded.
+    /// The subscriber's `Retry-After`; no more than [`LONGEST_PAUSE`] counts.
     pub(crate) retry_after: Option<Duration>,
     /// The server took the request and hung up without an answer.
     pub(crate) cut: bool,
@@ -169,7 +170,7 @@ impl RetryPolicy {
             .filter(|_| usize::from(streak.of_notification) <= delays.len())
         {
             Some(delay) => {
-                let hint = failure.retry_after.unwrap_or_default();
+                let hint = failure.retry_after.unwrap_or_default().min(LONGEST_PAUSE);
                 Decision::Retry(jittered(*delay).max(hint).max(floor))
             }
             None => Decision::Skip(floor),
@@ -277,10 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_after_only_ever_postpones() {
+    fn a_retry_after_only_ever_postpones_and_by_an_hour_at_most() {
         let hinted = |hint| Failure { retry_after: Some(hint), ..failure(429) };
         let decide = |hint| policy().decide(&hinted(hint), &streak(1));
         assert_eq!(decide(30 * MINUTE), Decision::Retry(30 * MINUTE));
+        for long in [Duration::from_secs(1_000_000), Duration::MAX] {
+            assert_eq!(decide(long), Decision::Retry(60 * MINUTE), "{long:?}");
+        }
         let Decision::Retry(delay) = decide(Duration::ZERO) else { panic!("must be repeated") };
         assert!(delay >= MINUTE.mul_f64(0.8));
     }

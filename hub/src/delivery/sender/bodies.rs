@@ -88,7 +88,7 @@ impl SubscriberBodies {
     fn concerns(&self, recipient: &Recipient, notification: &Notification) -> bool {
         notification.kind == ContentKind::Fetched
             // What is not declared as XML is no feed, whatever it looks like (W-016).
-            && is_any_xml(&String::from_utf8_lossy(&notification.content_type))
+            && is_any_xml(&notification.content_type)
             && self.shortened.cover(&recipient.topic_url)
     }
 }

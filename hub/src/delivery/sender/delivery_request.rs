@@ -195,9 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_asks_for_a_pause_in_its_retry_after() {
-        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("120"))]);
-        assert_eq!(retry_after(&headers), Some(Duration::from_secs(120)));
+    fn an_answer_asks_for_a_pause_in_its_retry_after_and_gets_an_hour_at_most() {
+        let asks = |pause| HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(pause))]);
+        assert_eq!(retry_after(&asks("120")), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after(&asks("1000000")), Some(Duration::from_secs(3_600)));
         assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::store::encoding::layout::Encryption;
 use crate::store::{KeyId, Keyring, Result, StoreError};
 
 /// The version of the tables that this code writes and reads.
-const FORMAT: i16 = 3;
+const FORMAT: i16 = 4;
 /// Shards of a new store: enough for many hubs of many cores.
 pub(super) const SHARDS: u16 = 64;
 /// For all that is made and looked up at an opening: others may be making it.
@@ -145,4 +145,27 @@ async fn ask(session: &Session, statement: &'static str) -> Result<Vec<Row>> {
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn unmade(error: tokio_postgres::Error) -> StoreError {
     StoreError::Away(format!("the store cannot be made: {}", words(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the tables of [`FORMAT`], without comments.
+    const DIGEST: &str = "084c30f87f44db9f7104c9e1d54e1f7847e90286dff8884818dfb72a35393850";
+
+    #[test]
+    fn tables_that_change_have_a_new_format() {
+        let mut hasher = Sha256::new();
+        for line in TABLES.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--")) {
+            hasher.update(line);
+            hasher.update("\n");
+        }
+        let digest = hex::encode(hasher.finalize());
+        assert_eq!(
+            (FORMAT, digest.as_str()),
+            (4, DIGEST),
+            "the tables changed: count FORMAT up, and put the new digest here"
+        );
+    }
 }

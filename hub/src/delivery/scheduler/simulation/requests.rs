@@ -1,7 +1,5 @@
 //! The requests of the simulated world: which are made, and how they are answered.
 
-use resync_common::client::LONGEST_PAUSE;
-
 use super::*;
 use crate::delivery::scheduler::lanes::OpenLanes;
 use crate::store::Topic;
@@ -70,8 +68,7 @@ impl World {
                 if status == 410 && !sent_before_yes {
                     self.count_gone(&attempt);
                 }
-                let asked = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
-                let hint = asked.map(|asked| asked.min(LONGEST_PAUSE));
+                let hint = (self.rng.u8(0..3) == 0).then(|| Duration::from_secs(self.rng.u64(0..7_200)));
                 DeliveryOutcome::of_status(http::StatusCode::from_u16(status).unwrap(), hint)
             }
             None if self.rng.u8(0..20) == 0 => DeliveryOutcome::unreachable(),
