@@ -245,6 +245,8 @@ pub enum Limit {
     Expansion,
     /// [`MAX_ENTRIES`](super::MAX_ENTRIES)
     Entries,
+    /// Entries together with their links, where a reader keeps them all; it says how many it keeps.
+    EntriesAndLinks,
     /// [`MAX_LINKS`](super::MAX_LINKS)
     Links,
     /// [`MAX_DEPTH`](super::MAX_DEPTH)
@@ -267,7 +269,7 @@ impl Limit {
         let count = match self {
             Self::Bytes => return limits.bytes,
             Self::Expansion => return MAX_EXPANSION,
-            Self::Entries => limits.entries,
+            Self::Entries | Self::EntriesAndLinks => limits.entries,
             Self::Links => MAX_LINKS,
             Self::Depth => MAX_DEPTH,
             Self::Attributes => MAX_ATTRIBUTES,
@@ -281,7 +283,9 @@ impl Limit {
 
     const fn advice(self) -> &'static str {
         match self {
-            Self::Bytes | Self::Entries => "split the document and group the parts under an index",
+            Self::Bytes | Self::Entries | Self::EntriesAndLinks => {
+                "split the document and group the parts under an index"
+            }
             Self::Expansion => "this looks like a bomb; serve the document without compression",
             Self::Links => "give fewer rs:ln",
             Self::Depth => "nest elements less deeply",
@@ -299,6 +303,7 @@ impl fmt::Display for Limit {
             Self::Bytes => "bytes",
             Self::Expansion => "times the compressed length",
             Self::Entries => "entries",
+            Self::EntriesAndLinks => "entries and links",
             Self::Links => "links in one place",
             Self::Depth => "levels of elements",
             Self::Attributes => "attributes of one element",

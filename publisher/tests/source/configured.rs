@@ -29,6 +29,11 @@ pub(crate) fn configured(place: &Place, content: &str) -> PathBuf {
     path
 }
 
+/// One set at this URL, the collection, with more lines.
+pub(crate) fn one_set(base: &str, more: &str) -> String {
+    format!("out = \"site\"\nbase_url = \"{base}\"\ndirectory = \"collection\"\n{more}")
+}
+
 /// Two sets of one site, with these hubs.
 pub(crate) fn two_sets(hub: &str) -> String {
     format!(
@@ -377,9 +382,7 @@ fn rs070_a_site_of_one_set_becomes_one_of_several_and_again_one_of_one() {
     let (place, hub) = (Place::new(), Hub::start());
     with_images(&place);
     let quoted = format!("\"{}\"", hub.url());
-    let one = format!(
-        "out = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = \"collection\"\nhubs = [{quoted}]\n"
-    );
+    let one = one_set("http://source.example/", &format!("hubs = [{quoted}]\n"));
     let (two, mut heard) = (two_sets(&quoted), Vec::new());
     for (content, notifications) in [(&one, 1), (&two, 3), (&one, 3)] {
         let config = configured(&place, content);
@@ -546,13 +549,8 @@ fn linked(document: &Document) -> Entry {
 fn rs171_to_rs180_links_of_every_relation_stand_in_each_list_notification_and_resource_dump() {
     let (place, hub) = (Place::new(), Hub::start());
     let links = LINKS.map(|(rel, keys, _)| format!("[[link]]\nrel = '{rel}'\n{keys}\n")).concat();
-    let config = configured(
-        &place,
-        &format!(
-            "out = \"site\"\nbase_url = \"http://source.example/\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\n{links}",
-            hub.url()
-        ),
-    );
+    let more = format!("hubs = [\"{}\"]\n{links}", hub.url());
+    let config = configured(&place, &one_set("http://source.example/", &more));
     let publish = || run(&["publish", "--config", text(&config)]).succeeded();
     publish();
     let list = document(&place, "resync/resourcelist.xml");
@@ -584,13 +582,8 @@ fn rs171_to_rs180_links_of_every_relation_stand_in_each_list_notification_and_re
 fn rs146_rs174_a_changed_json_file_comes_with_a_patch_in_the_list_and_in_the_dump_and_not_in_the_notification()
  {
     let (place, hub) = (Place::new(), Hub::start());
-    let config = configured(
-        &place,
-        &format!(
-            "out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\njson_patch = true\n",
-            hub.url()
-        ),
-    );
+    let more = format!("hubs = [\"{}\"]\njson_patch = true\n", hub.url());
+    let config = configured(&place, &one_set(&format!("{BASE}/"), &more));
     let publish = || run(&["publish", "--config", text(&config)]).succeeded();
     let version = |title: &str| format!("{{\"title\": \"{title}\", \"text\": \"{}\"}}", "long ".repeat(100));
     place.put("data.json", version("one"));
@@ -636,9 +629,7 @@ fn rs146_rs174_a_changed_json_file_comes_with_a_patch_in_the_list_and_in_the_dum
 #[test]
 fn rs174_no_patch_begins_at_a_version_that_a_killed_run_has_stored_and_no_list_tells() {
     let place = Place::new();
-    let site =
-        format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\njson_patch = true\n");
-    let config = configured(&place, &site);
+    let config = configured(&place, &one_set(&format!("{BASE}/"), "json_patch = true\n"));
     let version = |title: &str| format!("{{\"title\": \"{title}\", \"text\": \"{}\"}}", "long ".repeat(100));
     let has_patch_after = |title: &str| {
         place.put("data.json", version(title));
@@ -693,7 +684,7 @@ fn what_is_wrong_with_a_file_is_named_at_once() {
 #[test]
 fn a_configuration_is_called_by_its_name_also_where_it_is_missing() {
     let place = Place::new();
-    let content = format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n");
+    let content = one_set(BASE, "");
     let other = configured(&place, &content).with_file_name("other.toml");
     run(&["build", "--config", text(&other)]).failed_with(64, "other.toml");
     fs::write(&other, content).unwrap();

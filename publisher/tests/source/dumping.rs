@@ -8,7 +8,7 @@ use resync_core::{
 };
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     notifying::told,
     support::{BASE, Hub, Place, Server, run, text},
 };
@@ -142,11 +142,7 @@ fn ar003_ar004_a_source_that_is_told_to_makes_dumps_and_archives_by_itself_and_t
 #[test]
 fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older_ones_are_gone() {
     let place = Place::new();
-    let content = |keep: u32| {
-        format!(
-            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_dump]\nevery = \"0s\"\nkeep = {keep}\n"
-        )
-    };
+    let content = |keep: u32| one_set(BASE, &format!("[resource_dump]\nevery = \"0s\"\nkeep = {keep}\n"));
     let config = configured(&place, &content(1));
     let build = || run(&["build", "--config", text(&config)]).succeeded();
     build();
@@ -190,11 +186,7 @@ fn ar004_ar014_as_many_resource_dumps_as_are_to_stay_are_in_an_archive_and_older
 #[test]
 fn ar004_ar014_as_many_resource_lists_as_are_to_stay_are_in_an_archive_and_older_ones_are_gone() {
     let place = Place::new();
-    let content = |keep: u32| {
-        format!(
-            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_list]\nkeep = {keep}\n"
-        )
-    };
+    let content = |keep: u32| one_set(BASE, &format!("[resource_list]\nkeep = {keep}\n"));
     let config = configured(&place, &content(3));
     let build = || run(&["build", "--config", text(&config)]).succeeded();
     let path_of = |entry: &Entry| entry.loc.replace(&format!("{BASE}/"), "");
@@ -281,11 +273,8 @@ fn a_dump_that_fails_keeps_no_set_from_being_published_and_no_hub_from_being_tol
 #[test]
 fn hubs_go_on_being_told_after_a_dump_that_was_killed_before_it_was_on_record() {
     let (place, hub) = (Place::new(), Hub::start());
-    let content = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nkeep = 1\n",
-        hub.url()
-    );
-    let config = configured(&place, &content);
+    let more = format!("hubs = \"{}\"\n[resource_dump]\nkeep = 1\n", hub.url());
+    let config = configured(&place, &one_set(BASE, &more));
     let command = |verb: &str| run(&[verb, "--config", text(&config)]);
     command("dump").succeeded();
     command("publish").succeeded();

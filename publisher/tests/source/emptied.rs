@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use resync_core::document::Change;
 
 use crate::{
-    configured::{configured, two_sets, with_images},
+    configured::{configured, one_set, two_sets, with_images},
     support::{BASE, Hub, Place, Run, program, run, text},
 };
 
@@ -20,11 +20,7 @@ fn swap(place: &Place, aside: &Path) {
 #[test]
 fn an_unmounted_disk_publishes_no_deletion_and_cron_hears_what_to_do() {
     let (place, hub) = (Place::new(), Hub::start());
-    let rules = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n",
-        hub.url()
-    );
-    let config = configured(&place, &rules);
+    let config = configured(&place, &one_set(BASE, &format!("hubs = \"{}\"\n", hub.url())));
     let publish = |more: &[&str]| run(&[&["publish", "--config", text(&config)], more].concat());
     publish(&[]).succeeded();
     hub.next();

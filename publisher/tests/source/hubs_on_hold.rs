@@ -12,7 +12,7 @@ use resync_core::{
 };
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     notifying::told,
     support::{ACCEPTED, BASE, Heard, Hub, Place, Run, program, run, text},
 };
@@ -32,8 +32,7 @@ fn known() -> (Place, PathBuf, Hub) {
 
 /// Writes these hubs into the configuration.
 fn name(place: &Place, hubs: &[&str]) -> PathBuf {
-    let top = format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n");
-    configured(place, &format!("{top}hubs = {hubs:?}\n"))
+    configured(place, &one_set(BASE, &format!("hubs = {hubs:?}\n")))
 }
 
 fn publish(config: &std::path::Path, more: &[&str]) -> Run {

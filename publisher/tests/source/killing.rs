@@ -26,7 +26,7 @@ use resync_harness::seed;
 use serde_json::{Value, json};
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     dumping::unpacked,
     rich_site::rules,
     support::{ACCEPTED, BASE, Heard, Place, Server, judge_linked, program, read_request, run, text},
@@ -229,12 +229,7 @@ impl Trial {
         let place = Place::new();
         let witness = Witness::start(&place);
         let hub = &witness.url;
-        let config = configured(
-            &place,
-            &format!(
-                "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{hub}\"\n{rules}"
-            ),
-        );
+        let config = configured(&place, &one_set(BASE, &format!("hubs = \"{hub}\"\n{rules}")));
         let trial = Self { place, witness, config, rules, judged: RefCell::default() };
         run(&trial.command(&["publish"])).succeeded();
         trial

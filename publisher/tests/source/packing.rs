@@ -9,7 +9,7 @@ use resync_core::{
 };
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     support::{BASE, Place, run, text},
 };
 
@@ -118,10 +118,8 @@ fn make_full(place: &Place, archive: &str) {
 #[test]
 fn ar006_ar009_ar011_an_archive_that_is_full_is_continued_by_another_and_each_leads_to_their_index() {
     let place = Place::new();
-    let content = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[change_list]\nentries = 1\n[archive]\nafter = \"0s\"\n"
-    );
-    let config = configured(&place, &content);
+    let more = "[change_list]\nentries = 1\n[archive]\nafter = \"0s\"\n";
+    let config = configured(&place, &one_set(BASE, more));
     let mut round = 0;
     let mut build = || {
         round += 1;

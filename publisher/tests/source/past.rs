@@ -15,7 +15,7 @@ use resync_publisher::prelude::{BaseUrl, Item, Keep, Source, VersionRules};
 use serde_json::Value;
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     support::{Answer, BASE, Place, Run, Server, judge_site, program, run, text},
 };
 
@@ -35,10 +35,7 @@ struct Past {
 impl Past {
     fn at(base: &str) -> Self {
         let (place, clockwork) = (Place::new(), tempfile::tempdir().unwrap());
-        let toml = format!(
-            "out = \"site\"\nbase_url = \"{base}\"\ndirectory = \"collection\"\n[versions]\nkeep = \"always\"\n"
-        );
-        let config = configured(&place, &toml);
+        let config = configured(&place, &one_set(base, "[versions]\nkeep = \"always\"\n"));
         Self { config, clock: Clock::new(clockwork.path()), place, _clockwork: clockwork }
     }
 

@@ -12,7 +12,7 @@ use resync_core::document::Relation;
 use resync_harness::{JUDGES, RESYNC, free_address};
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     support::{BASE, Place, Server, run, text},
 };
 
@@ -125,10 +125,7 @@ fn rs190_rs191_rs195_a_client_of_strangers_copies_follows_and_audits_without_an_
 #[test]
 fn rs174_rs176_a_library_of_strangers_comes_by_our_patches_from_each_version_to_the_next() {
     let place = Place::new();
-    let config = configured(
-        &place,
-        &format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\njson_patch = true\n"),
-    );
+    let config = configured(&place, &one_set(&format!("{BASE}/"), "json_patch = true\n"));
     let long = "long ".repeat(200);
     let versions = [
         format!(r#"{{"text": "{long}", "list": [1, 2, 3], "old": null}}"#),

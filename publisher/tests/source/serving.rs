@@ -10,7 +10,7 @@ use std::{
 use resync_core::document::Capability;
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     support::{BASE, Hub, Place, Server, run, text},
 };
 
@@ -52,10 +52,7 @@ fn rs052_documents_are_served_as_xml_with_the_bytes_that_were_built() {
 #[test]
 fn mem006_a_closed_list_keeps_its_uri_and_its_bytes_and_there_is_no_change_set_that_leads_back_to_it() {
     let place = Place::new();
-    let toml = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[change_list]\nentries = 1\n"
-    );
-    let config = configured(&place, &toml);
+    let config = configured(&place, &one_set(BASE, "[change_list]\nentries = 1\n"));
     let build = || {
         run(&["build", "--config", text(&config)]).succeeded();
     };

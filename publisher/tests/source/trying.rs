@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::SystemTime};
 use serde_json::{Value, json};
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     support::{BASE, Hub, Place, Run, run, text},
 };
 
@@ -22,10 +22,7 @@ fn all(place: &Place) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
 
 /// The configuration of a site of one set with this hub.
 fn with_hub(place: &Place, hub: &Hub) -> PathBuf {
-    let url = hub.url();
-    let rules =
-        format!("out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{url}\"\n");
-    configured(place, &rules)
+    configured(place, &one_set(BASE, &format!("hubs = \"{}\"\n", hub.url())))
 }
 
 /// Runs it with and without `--dry-run`, and gives what both say.
@@ -230,10 +227,7 @@ fn a_dry_run_fails_by_the_same_words_as_the_run() {
 #[test]
 fn a_due_dump_is_told_of_in_json() {
     let place = Place::new();
-    let rules = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\n[resource_dump]\nevery = \"0s\"\n"
-    );
-    let config = configured(&place, &rules);
+    let config = configured(&place, &one_set(BASE, "[resource_dump]\nevery = \"0s\"\n"));
     for command in ["publish", "build"] {
         place.put("a.txt", command);
         let command = [command, "--config", text(&config), "--json"];

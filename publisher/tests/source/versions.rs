@@ -18,7 +18,7 @@ use resync_publisher::prelude::{BaseUrl, Item, Keep, Source, VersionRules};
 use serde_json::Value;
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     dumping::unpacked,
     killing::listed,
     support::{BASE, Heard, Hub, Place, Run, document_in, run, text},
@@ -32,8 +32,7 @@ pub(crate) fn keeping(keys: &str) -> (Place, PathBuf) {
 }
 
 pub(crate) fn keeping_in(place: &Place, keys: &str) -> PathBuf {
-    let top = format!("out = \"site\"\nbase_url = \"{BASE}/\"\ndirectory = \"collection\"\n");
-    configured(place, &format!("{top}{keys}"))
+    configured(place, &one_set(&format!("{BASE}/"), keys))
 }
 
 /// Everything is kept.

@@ -24,7 +24,7 @@ use resync_publisher::{
 use tokio::sync::oneshot;
 
 use crate::{
-    configured::configured,
+    configured::{configured, one_set},
     notifying::told,
     support::{ACCEPTED, BASE, Heard, Hub, Place, judge_site, program, run, text},
 };
@@ -228,13 +228,8 @@ fn what_happens_while_the_hub_is_away_is_told_when_it_is_back() {
 #[test]
 fn a_change_is_told_before_the_dump_that_is_due_is_made() {
     let (place, hub) = (Place::new(), Hub::start());
-    let config = configured(
-        &place,
-        &format!(
-            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nevery = \"0s\"\n",
-            hub.url()
-        ),
-    );
+    let more = format!("hubs = \"{}\"\n[resource_dump]\nevery = \"0s\"\n", hub.url());
+    let config = configured(&place, &one_set(BASE, &more));
     let _watch = Watch::of(&["--config", text(&config)], &hub);
     place.put("a.txt", "changed");
     assert_eq!(next_changes(&hub), [(Change::Updated, "a.txt".to_owned())]);
@@ -248,13 +243,8 @@ fn a_change_is_told_before_the_dump_that_is_due_is_made() {
 #[test]
 fn a_dump_that_comes_due_is_made_though_nothing_changes_any_more() {
     let (place, hub) = (Place::new(), Hub::start());
-    let config = configured(
-        &place,
-        &format!(
-            "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = \"{}\"\n[resource_dump]\nevery = \"6s\"\n",
-            hub.url()
-        ),
-    );
+    let more = format!("hubs = \"{}\"\n[resource_dump]\nevery = \"6s\"\n", hub.url());
+    let config = configured(&place, &one_set(BASE, &more));
     let _watch = Watch::of(&["--config", text(&config)], &hub);
     let is_of_the_dump = |(_, capability): &(Change, Capability)| *capability == Capability::ResourceDump;
     let is_dumped =
@@ -269,10 +259,7 @@ fn a_dump_that_comes_due_is_made_though_nothing_changes_any_more() {
 fn a_watch_ends_once_its_site_is_that_of_another_configuration() {
     let (place, hub) = (Place::new(), Hub::start());
     let [one, other] = ["one.toml", "other.toml"].map(|name| place.out().with_file_name(name));
-    let content = format!(
-        "out = \"site\"\nbase_url = \"{BASE}\"\ndirectory = \"collection\"\nhubs = [\"{}\"]\n",
-        hub.url()
-    );
+    let content = one_set(BASE, &format!("hubs = [\"{}\"]\n", hub.url()));
     for file in [&one, &other] {
         std::fs::write(file, &content).unwrap();
     }

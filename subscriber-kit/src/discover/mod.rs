@@ -413,7 +413,7 @@ pub(crate) fn all_entries<R: BufRead>(reader: &mut Reader<R>, max: usize) -> Res
         count += 1 + entry.links.len();
         if count > max {
             let position = Reader::position(reader);
-            return Err(ReadError::Limit { limit: Limit::Entries, max: max as u64, position });
+            return Err(ReadError::Limit { limit: Limit::EntriesAndLinks, max: max as u64, position });
         }
         entries.push(entry);
     }
@@ -483,7 +483,8 @@ mod tests {
             read_parsed(&url("http://a.example/capabilitylist.xml"), &file).map(|parsed| parsed.entries.len())
         };
         assert!(matches!(read(10), Ok(10)));
-        assert!(matches!(read(11), Err(ReadError::Limit { max: 10_000, .. })));
+        let refused = read(11).unwrap_err().to_string();
+        assert!(refused.starts_with("more than 10000 entries and links at"), "{refused}");
     }
 
     fn set(name: &str) -> Set {

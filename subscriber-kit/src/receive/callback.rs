@@ -363,6 +363,7 @@ impl Shared {
                 NotAccepted::Closed => "this Destination is shutting down",
                 NotAccepted::InProgress => "another attempt of this delivery is in progress",
                 NotAccepted::NotSaved => "cannot store the notification",
+                NotAccepted::BeingForgotten => "this subscription is being forgotten",
             }),
         }
     }

@@ -109,9 +109,12 @@ impl Receipt {
         for mut receipt in receipts {
             receipt.is_done = true;
             records.extend(receipt.record);
-            if let Some(slot) = receipt.slot {
-                subscriptions.with_window(&receipt.subscription.0, |window| window.done(slot));
-            }
+            subscriptions.with_window(&receipt.subscription.0, |window| {
+                if let Some(slot) = receipt.slot {
+                    window.done(slot);
+                }
+                window.remove_unhandled();
+            });
         }
         subscriptions.journal_done(records).await
     }
@@ -119,11 +122,19 @@ impl Receipt {
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.filter(|_| !self.is_done) {
-            self.subscriptions.with_window(&self.subscription.0, |window| window.forget(slot));
-        }
         // An open record in the journal still counts, since it is handed over again.
-        if self.is_done || self.record.is_none() {
+        let is_left = !self.is_done && self.record.is_some();
+        if !self.is_done {
+            self.subscriptions.with_window(&self.subscription.0, |window| {
+                if let Some(slot) = self.slot {
+                    window.forget(slot);
+                }
+                if !is_left {
+                    window.remove_unhandled();
+                }
+            });
+        }
+        if !is_left {
             self.subscriptions.release(self.bytes);
         }
     }
@@ -163,6 +174,8 @@ pub(super) enum NotAccepted {
     InProgress,
     /// It could not be made durable.
     NotSaved,
+    /// The subscription has been over for long, and is being forgotten.
+    BeingForgotten,
 }
 
 /// Makes a new notification durable and hands it over; ignores a repetition. Both decisions are one step, so that two attempts at
@@ -185,7 +198,7 @@ pub(super) async fn accept(
         let delivery = stage(window, identity, received, subscriptions, token, bytes);
         Ok(hand_over_once_saved(delivery, arrival, permit))
     };
-    let saved = subscriptions.with_window(token, admit)?;
+    let saved = subscriptions.with_open_window(token, admit).ok_or(NotAccepted::BeingForgotten)??;
     match saved {
         None => Ok(()),
         Some(saved) => saved.await.unwrap_or(false).then_some(()).ok_or(NotAccepted::NotSaved),
@@ -233,6 +246,7 @@ fn stage(
     let record = subscriptions.journal_number();
     let stage = if record.is_some() { Stage::Writing } else { Stage::Open };
     let slot = identity.map(|identity| window.push(identity, stage));
+    window.add_unhandled();
     let receipt = Receipt {
         subscription: SubscriptionId(token.into()),
         slot,
@@ -298,5 +312,78 @@ impl Deliveries {
             Some(unfinished) => Some(unfinished),
             None => self.receiver.recv().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resync_core::websub::secret::Secret;
+    use resync_core::websub::signature::{SignatureMethod, SigningKey};
+
+    const MAX_WAITING: u64 = 1 << 20;
+
+    fn received(id: Option<NotificationId>) -> Received {
+        let secret = Secret::random();
+        let signature = SigningKey::new(SignatureMethod::Sha256, &secret).sign(b"body").to_string();
+        Received {
+            id,
+            topic: TopicUrl::parse("http://old.example/").unwrap(),
+            content_type: None,
+            links: LinkHeader::default(),
+            body: SignedBody::check(Some(&signature), &[secret], b"body".to_vec()).unwrap(),
+        }
+    }
+
+    async fn add(subscriptions: &Subscriptions, topic: &str) -> SubscriptionId {
+        let hub = "http://hub.example/".parse().unwrap();
+        subscriptions.add(&TopicUrl::parse(topic).unwrap(), &hub).await.unwrap()
+    }
+
+    /// A subscription whose lease ended long ago.
+    async fn add_old(subscriptions: &Subscriptions) -> SubscriptionId {
+        let id = add(subscriptions, "http://old.example/").await;
+        let end = subscriptions.update(|state_file| {
+            for record in &mut state_file.subscriptions {
+                record.expires_unix_millis = Some(0);
+            }
+        });
+        end.await.unwrap();
+        id
+    }
+
+    #[tokio::test]
+    async fn a_notification_without_an_id_keeps_its_subscription_until_it_is_handled() {
+        let folder = tempfile::tempdir().unwrap();
+        let subscriptions = Subscriptions::open(folder.path()).unwrap();
+        let (sender, mut receiver) = mpsc::channel(1);
+        let id = add_old(&subscriptions).await;
+        accept(&subscriptions, &id.0, received(None), &sender, MAX_WAITING).await.unwrap();
+        add(&subscriptions, "http://new.example/").await;
+        assert!(subscriptions.get(&id).is_some(), "it waits");
+        receiver.recv().await.unwrap().done().await.unwrap();
+        add(&subscriptions, "http://newer.example/").await;
+        assert!(subscriptions.get(&id).is_none(), "it is handled");
+        let late = accept(&subscriptions, &id.0, received(None), &sender, MAX_WAITING).await;
+        assert!(matches!(late, Err(NotAccepted::BeingForgotten)), "its body may have been on its way");
+    }
+
+    #[tokio::test]
+    async fn a_notification_that_was_dropped_comes_after_a_restart_though_its_subscription_is_long_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let subscriptions = Subscriptions::open(folder.path()).unwrap();
+        let (sender, mut receiver) = mpsc::channel(1);
+        let id = add_old(&subscriptions).await;
+        let received = received(Some(NotificationId { topic: 7, offset: 9 }));
+        accept(&subscriptions, &id.0, received, &sender, MAX_WAITING).await.unwrap();
+        drop(receiver.recv().await.unwrap());
+        add(&subscriptions, "http://new.example/").await;
+        drop(subscriptions);
+        let subscriptions = Subscriptions::open(folder.path()).unwrap();
+        let left = subscriptions.take_unfinished();
+        assert_eq!(left.len(), 1);
+        // It waits for its receiver, and no longer among what is left.
+        add(&subscriptions, "http://newer.example/").await;
+        assert!(subscriptions.get(&id).is_some());
     }
 }

@@ -139,8 +139,9 @@ impl Journal {
             Some(jobs) => jobs.send(job).err().map(|refused| refused.0),
             None => Some(job),
         };
-        if let Some(job) = refused {
-            (job.then)(Err(io::Error::other("the journal's thread has ended")));
+        if let Some(Job { then, .. }) = refused {
+            // As always, on another thread: the caller may hold locks that `then` takes.
+            std::thread::spawn(move || then(Err(io::Error::other("the journal's thread has ended"))));
         }
     }
 }
@@ -534,6 +535,21 @@ mod tests {
         }
         drop(journal);
         assert_eq!(answered.load(Ordering::SeqCst), 200);
+    }
+
+    #[test]
+    fn who_appends_to_a_journal_that_has_ended_hears_it_from_another_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut journal, _) = start(folder.path());
+        journal.jobs = None;
+        let (sender, receiver) = mpsc::channel();
+        let then = move |result: io::Result<()>| {
+            sender.send((result.is_err(), std::thread::current().id())).unwrap();
+        };
+        let number = journal.number();
+        journal.append(arrival(number), &proven(b"body"), Box::new(then));
+        let (has_failed, answering) = receiver.recv().unwrap();
+        assert!(has_failed && answering != std::thread::current().id());
     }
 
     #[test]

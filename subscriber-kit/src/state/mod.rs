@@ -155,15 +155,16 @@ impl Subscriptions {
         let path = folder.join(journal::FILE_NAME);
         let (opened, events) = Journal::open(folder).map_err(io_error(&path, "read"))?;
         let is_new = events.is_empty();
-        let (windows, mut unfinished) = unfinished::resume(&state_file.subscriptions, events);
+        let (mut windows, mut unfinished) = unfinished::resume(&state_file.subscriptions, events);
         let dropped =
             unfinished.extract_if(.., |one| state_file.record(&one.arrival.token).is_none()).count();
         if dropped > 0 {
             tracing::warn!(dropped, "dropped notifications of unknown subscriptions");
         }
         state_file.set_handled(&windows);
-        let is_needed = |token: &str| unfinished.iter().any(|one| one.arrival.token == token);
+        let is_needed = |token: &str| windows.get(token).is_some_and(Window::has_unhandled);
         let forgotten = state_file.forget(DateTime::now(), is_needed);
+        windows.retain(|token, _| state_file.record(token).is_some());
         if !is_new || forgotten > 0 {
             write(folder, &state_file)?;
         }
@@ -210,7 +211,7 @@ impl Subscriptions {
                 return record.id();
             }
             // A Source may name other topics and hubs every time.
-            state_file.forget(DateTime::now(), |token| shared.has_unhandled(token));
+            state_file.forget(DateTime::now(), |token| !shared.close_window(token));
             let record = Record::new(topic, hub);
             let id = record.id();
             state_file.subscriptions.push(record);
@@ -239,6 +240,19 @@ impl Subscriptions {
     /// Changes the window of one subscription. The journal makes this durable, or else the next change of the state.
     pub(crate) fn with_window<R>(&self, token: &str, change: impl FnOnce(&mut Window) -> R) -> R {
         change(self.shared.windows().entry(token.to_owned()).or_default())
+    }
+
+    /// As [`Self::with_window`] for a new notification; `None` if the subscription is unknown or being forgotten.
+    pub(crate) fn with_open_window<R>(
+        &self,
+        token: &str,
+        change: impl FnOnce(&mut Window) -> R,
+    ) -> Option<R> {
+        let mut windows = self.shared.windows();
+        // Looked up under this lock, under which records are forgotten.
+        self.with(token, |_| ())?;
+        let window = windows.entry(token.to_owned()).or_default();
+        if window.is_closed() { None } else { Some(change(window)) }
     }
 
     /// Makes the whole state durable.
@@ -381,10 +395,16 @@ impl Shared {
         let mut next = self.lock().clone();
         let result = change(&mut next);
         next.set_handled(&self.windows());
-        if let Some(folder) = &self.folder {
-            write(folder, &next)?;
+        let written = self.folder.as_ref().map_or(Ok(()), |folder| write(folder, &next));
+        let mut windows = self.windows();
+        if let Err(error) = written {
+            windows.values_mut().for_each(Window::reopen);
+            return Err(error);
         }
+        // With their records, in one step for `with_open_window`.
+        windows.retain(|_, window| !window.is_closed());
         *self.lock() = next;
+        drop(windows);
         self.changed.send_replace(());
         Ok(result)
     }
@@ -394,14 +414,13 @@ impl Shared {
         locks::lock(&self.state_file)
     }
 
-    /// Whether a notification of this subscription waits. One without an id is in no window, so any that an earlier run left counts.
-    fn has_unhandled(&self, token: &str) -> bool {
-        let unfinished = locks::lock(&self.unfinished);
-        let is_left = unfinished.iter().any(|one| one.arrival.token == token);
-        drop(unfinished);
-        is_left || self.windows().get(token).is_some_and(Window::has_unhandled)
+    /// Takes nothing more for this subscription until the change has ended, which removes the window if it succeeds; `false` if a
+    /// notification waits.
+    fn close_window(&self, token: &str) -> bool {
+        self.windows().entry(token.to_owned()).or_default().close()
     }
 
+    /// Not to be called while the state file is locked: that lock is the inner one.
     fn windows(&self) -> MutexGuard<'_, HashMap<String, Window>> {
         locks::lock(&self.windows)
     }
@@ -578,12 +597,11 @@ mod tests {
     #[tokio::test]
     async fn a_new_subscription_takes_the_place_of_those_that_are_long_over_and_have_nothing_to_handle() {
         let subscriptions = Subscriptions::in_memory();
-        let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
         for (topic, days) in [("http://a.example/", 29), ("http://b.example/", 31), ("http://c.example/", 31)]
         {
             let id = subscriptions.add(&TopicUrl::parse(topic).unwrap(), &hub()).await.unwrap();
             if topic.contains("//c.") {
-                subscriptions.with_window(&id.0, |window| window.push(identity, Stage::Open));
+                subscriptions.with_window(&id.0, Window::add_unhandled);
             }
             let ended = DateTime::now().unix_millis() - days * 24 * 3_600_000;
             let age = move |state_file: &mut StateFile| {
@@ -596,6 +614,58 @@ mod tests {
             state_file.subscriptions.iter().map(|one| one.topic.to_string()).collect::<Vec<_>>()
         });
         assert_eq!(topics, ["http://a.example/", "http://c.example/", "http://source.example/topic"]);
+    }
+
+    /// A subscription that is long over, with a window in which one notification was handled.
+    async fn over_for_long(subscriptions: &Subscriptions) -> SubscriptionId {
+        let id = subscriptions.add(&TopicUrl::parse("http://old.example/").unwrap(), &hub()).await.unwrap();
+        let identity = Identity { id: NotificationId { topic: 7, offset: 9 }, body: 1 };
+        subscriptions.with_window(&id.0, |window| {
+            let number = window.push(identity, Stage::Open);
+            window.done(number);
+        });
+        let token = Arc::clone(&id.0);
+        let age = move |state_file: &mut StateFile| {
+            state_file.record(&token).unwrap().expires_unix_millis = Some(0);
+        };
+        subscriptions.update(age).await.unwrap();
+        id
+    }
+
+    #[tokio::test]
+    async fn the_window_of_a_subscription_is_forgotten_with_it_and_a_late_notification_makes_none() {
+        let subscriptions = Subscriptions::in_memory();
+        let old = over_for_long(&subscriptions).await;
+        let has_window = || subscriptions.shared.windows().contains_key(&*old.0);
+        assert!(subscriptions.with_open_window(&old.0, |_| ()).is_some() && has_window());
+        subscriptions.add(&topic(), &hub()).await.unwrap();
+        assert!(subscriptions.with(&old.0, |_| ()).is_none() && !has_window());
+        assert!(subscriptions.with_open_window(&old.0, |_| ()).is_none() && !has_window());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_taken_for_a_subscription_while_it_is_being_forgotten() {
+        let subscriptions = Subscriptions::in_memory();
+        let old = over_for_long(&subscriptions).await;
+        let (writing, token) = (subscriptions.clone(), Arc::clone(&old.0));
+        let is_taken = subscriptions.update(move |_| {
+            assert!(writing.shared.close_window(&token));
+            writing.with_open_window(&token, |_| ()).is_some()
+        });
+        assert!(!is_taken.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_subscription_that_could_not_be_forgotten_takes_notifications_again_and_knows_the_old_ones() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("state");
+        let subscriptions = Subscriptions::open(&folder).unwrap();
+        let old = over_for_long(&subscriptions).await;
+        // Its files cannot be replaced in a folder of another name.
+        std::fs::rename(&folder, above.path().join("moved")).unwrap();
+        assert!(subscriptions.add(&topic(), &hub()).await.is_err());
+        let last = subscriptions.with_open_window(&old.0, |window| window.last());
+        assert_eq!(last.unwrap().unwrap().offset, 9);
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use resync_core::websub::secret::Secret;
 use resync_core::websub::verification::Verification;
 
 use super::state_file::{Mode, Pending, Record, TimedSecret};
-use super::{StateError, SubscriptionId, Subscriptions};
+use super::{StateError, SubscriptionId, Subscriptions, Window};
 use crate::discover::Channel;
 
 /// How long a request to the hub may be verified; hubs may be busy.
@@ -169,7 +169,8 @@ impl Subscriptions {
 
     /// The window knows more than the record.
     fn with_last(&self, id: &SubscriptionId, summary: Subscription) -> Subscription {
-        Subscription { last: self.with_window(&id.0, |window| window.last()), ..summary }
+        // Only looked up: it may have been forgotten just now.
+        Subscription { last: self.shared.windows().get(&*id.0).and_then(Window::last), ..summary }
     }
 
     /// The active subscriptions.

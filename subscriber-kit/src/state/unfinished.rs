@@ -40,14 +40,16 @@ pub(super) fn resume(records: &[Record], events: Vec<Event>) -> (HashMap<String,
                 if let Some(id) = arrival.id {
                     window.set_arrived(id);
                 }
+                window.add_unhandled();
                 unfinished.push(Unfinished { arrival, body, slot });
             }
             Event::Done(numbers) => unfinished.retain(|one| {
                 let is_done = numbers.contains(&one.arrival.number);
-                if let (true, Some(slot), Some(window)) =
-                    (is_done, one.slot, windows.get_mut(&one.arrival.token))
-                {
-                    window.done(slot);
+                if let (true, Some(window)) = (is_done, windows.get_mut(&one.arrival.token)) {
+                    if let Some(slot) = one.slot {
+                        window.done(slot);
+                    }
+                    window.remove_unhandled();
                 }
                 !is_done
             }),

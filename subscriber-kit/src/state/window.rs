@@ -58,6 +58,10 @@ pub(crate) struct Window {
     last: Option<NotificationId>,
     /// The last one that arrived.
     arrived: Option<NotificationId>,
+    /// How many are not handled. Those without an id have no slot, and count too.
+    unhandled: u64,
+    /// Its subscription is being forgotten.
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +96,34 @@ impl Window {
         Handled { last: self.last, handled: handled.collect() }
     }
 
-    /// Whether one is written or waits.
+    /// Counts one that is to be handled.
+    pub(crate) fn add_unhandled(&mut self) {
+        self.unhandled += 1;
+    }
+
+    /// One is handled, or nothing of it is left.
+    pub(crate) fn remove_unhandled(&mut self) {
+        self.unhandled = self.unhandled.saturating_sub(1);
+    }
+
+    /// Whether one is written or waits, or waits for the next run.
     pub(super) fn has_unhandled(&self) -> bool {
-        !self.slots.iter().all(Slot::is_done)
+        self.unhandled > 0
+    }
+
+    /// Takes nothing more, if nothing is unhandled; whether that is so.
+    pub(super) fn close(&mut self) -> bool {
+        self.is_closed = !self.has_unhandled();
+        self.is_closed
+    }
+
+    /// Its subscription stays.
+    pub(super) fn reopen(&mut self) {
+        self.is_closed = false;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The last notification before which all received ones are handled, itself included.
