@@ -14,7 +14,7 @@ use super::{
 };
 use crate::store::{
     Accepted, Activation, DenialScope, Document, NewDenial, Offset, Order, OrderEvent, PingClient, Shard,
-    Store, StoreEvent, TopicId,
+    Spread, Store, StoreEvent, TopicId,
 };
 
 on_postgres!(
@@ -23,6 +23,7 @@ on_postgres!(
     subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end,
     a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order,
     what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other,
+    that_a_shard_is_released_or_a_hub_stops_is_told_at_the_other,
     an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer,
     a_document_that_both_change_loses_nothing_and_each_reads_what_the_other_wrote,
 );
@@ -158,6 +159,21 @@ async fn what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no
         assert_eq!(elsewhere.recv().await, Some((shard, accepted)));
     }
     assert!(here.try_recv().is_err(), "who has accepted it knows so");
+}
+
+async fn that_a_shard_is_released_or_a_hub_stops_is_told_at_the_other(place: Place) {
+    let [one, other] = both(&place).await;
+    let (here, mut elsewhere) = (one.watch_spread(), other.watch_spread());
+    let epoch = one.claim(Shard(3)).await.unwrap();
+    one.release(Shard(3), epoch).await.unwrap();
+    elsewhere.changed().await.unwrap();
+    other.claim(Shard(3)).await.unwrap();
+
+    one.leave().await.unwrap();
+    elsewhere.changed().await.unwrap();
+    let Spread { hubs, sharing, shares, .. } = other.spread().await.unwrap().unwrap();
+    assert_eq!((hubs, sharing, shares), (2, 1, true), "it is up still, and shares nothing any more");
+    assert!(!here.has_changed().unwrap(), "who lets go need not look");
 }
 
 async fn an_order_is_told_behind_what_happened_before_it_and_so_is_its_answer(place: Place) {

@@ -209,6 +209,11 @@ impl InMemory {
         }
     }
 
+    /// Which shards were released, in that order.
+    pub(crate) fn released(&self) -> Vec<Shard> {
+        self.other_hub.0.released.lock().unwrap().clone()
+    }
+
     /// It is shared by so many hubs from now on: this one has its share of what nobody owns elsewhere.
     pub(crate) fn share_among(&self, hubs: usize) {
         self.other_hub.0.hubs.store(hubs, Ordering::SeqCst);
@@ -246,6 +251,8 @@ struct Elsewhere {
     refused: AtomicUsize,
     /// What this hub owns.
     own: Mutex<BTreeMap<Shard, Epoch>>,
+    /// What it has released.
+    released: Mutex<Vec<Shard>>,
     /// How many hubs share the store; 0: nobody shares it.
     hubs: AtomicUsize,
     has_lapsed: AtomicBool,
@@ -269,6 +276,7 @@ impl OtherHub {
     /// Nobody does.
     pub(super) fn released(&self, shard: Shard) {
         self.0.own.lock().unwrap().remove(&shard);
+        self.0.released.lock().unwrap().push(shard);
     }
 
     /// How all these shards are spread, where the store is shared.

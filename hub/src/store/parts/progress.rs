@@ -1,7 +1,7 @@
 //! The progress of delivery.
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::store::{
     Accepted, Checkpoint, Epoch, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset, Result, Shard,
@@ -31,6 +31,14 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
 
     /// How the shards are spread over the hubs now; `None`: this hub is the only one, and owns them all.
     async fn spread(&self) -> Result<Option<Spread>>;
+
+    /// Changes when another hub has released a shard, or stops: then it is worth a look how they are spread. So it is now and then in any case,
+    /// since a dead hub says nothing. An embedded store has no other hubs.
+    fn watch_spread(&self) -> watch::Receiver<()>;
+
+    /// This hub stops: from now on the others share its shards, as it releases them, and they hear of that at once. Before that each of them owns
+    /// its share, and would take nothing that is released. An embedded store has no other hubs.
+    async fn leave(&self) -> Result<()>;
 
     /// Whether this hub is to own no shards while another one can. All hubs know that within a second. It is not, unless this says so. Asks
     /// nobody; an embedded store has no other hubs.

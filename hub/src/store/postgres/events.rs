@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 
 use resync_common::locks::lock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::seen::Seen;
 use crate::store::{Accepted, OrderEvent, Shard, StoreEvent};
@@ -22,6 +22,8 @@ pub(super) enum Happened {
     Order(OrderEvent),
     /// For the owners of shards: another hub has accepted that.
     Accepted(Shard, Accepted),
+    /// For those who own less than their share: another hub has released a shard, or stops.
+    Spread,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ struct State {
     watchers: Vec<mpsc::UnboundedSender<StoreEvent>>,
     order_watchers: Vec<mpsc::UnboundedSender<OrderEvent>>,
     accepted_watchers: Vec<mpsc::UnboundedSender<(Shard, Accepted)>>,
+    spread: watch::Sender<()>,
     /// The timeline of the server whose feed is read.
     timeline: u32,
     /// What the database showed when the feed was read last: all of that was told, up to `kept`.
@@ -75,6 +78,10 @@ impl Events {
         receiver
     }
 
+    pub(super) fn watch_spread(&self) -> watch::Receiver<()> {
+        self.lock().spread.subscribe()
+    }
+
     /// Where the feed is to be read on.
     pub(super) fn position(&self) -> Position {
         let state = self.lock();
@@ -108,7 +115,7 @@ impl Events {
             happened.iter().filter(|(xid, _)| !state.told.contains(xid)).map(|(_, what)| what).collect();
         let events = new.iter().filter_map(|what| match what {
             Happened::Event(event) => Some(event),
-            Happened::Order(_) | Happened::Accepted(..) => None,
+            Happened::Order(_) | Happened::Accepted(..) | Happened::Spread => None,
         });
         state.tell(&events.collect::<Vec<_>>());
         for what in new {
@@ -116,6 +123,7 @@ impl Events {
                 Happened::Event(_) => {}
                 Happened::Order(event) => state.tell_order(event),
                 Happened::Accepted(shard, accepted) => state.tell_accepted(*shard, *accepted),
+                Happened::Spread => state.spread.send_replace(()),
             }
         }
         // Of those that the reading has left out it shows some.
@@ -164,6 +172,7 @@ impl State {
     fn resync(&mut self) {
         self.tell(&[&StoreEvent::Resync]);
         self.tell_order(&OrderEvent::Resync);
+        self.spread.send_replace(());
     }
 }
 
@@ -229,6 +238,18 @@ mod tests {
         assert!(events.tell_appended(1, 14, &[13], &[appended(14)]), "it is next");
         assert_eq!(told(&mut watching), [appended(1), appended(12), appended(13), appended(14)]);
         assert!(!events.tell_appended(2, 15, &[14], &[appended(15)]), "nothing is known of a later timeline");
+    }
+
+    #[test]
+    fn who_waits_for_shards_hears_of_one_that_is_released_and_where_that_may_have_been_missed() {
+        let events = Events::default();
+        let mut spread = events.watch_spread();
+        assert!(!spread.has_changed().unwrap());
+        events.follow(seen("3:3:"), 2, &[(1, Happened::Spread), (2, Happened::Spread)]);
+        assert!(spread.has_changed().unwrap());
+        spread.mark_unchanged();
+        events.begin_at(1, seen("9:9:"), 7);
+        assert!(spread.has_changed().unwrap());
     }
 
     #[test]

@@ -70,6 +70,7 @@ const PINGED: i16 = 8;
 const ORDERED: i16 = 9;
 const ANSWERED: i16 = 10;
 const DOCUMENT: i16 = 11;
+const SPREAD: i16 = 12;
 
 /// Who reads it.
 #[derive(Debug)]
@@ -189,8 +190,9 @@ impl Feed {
             let (kind, xid) = (fields.get::<Option<i16>>("kind")?, fields.get::<Option<i64>>("xid")?);
             if let (Some(kind), Some(xid)) = (kind, xid) {
                 last = last.max(xid);
-                // What this hub has accepted itself it hands over itself.
-                if (ASKED..=PINGED).contains(&kind) && fields.get::<i64>("node")? == self.shared.node {
+                // What this hub has accepted itself it hands over itself, and what it lets go is for others.
+                let is_for_others = (ASKED..=PINGED).contains(&kind) || kind == SPREAD;
+                if is_for_others && fields.get::<i64>("node")? == self.shared.node {
                     continue;
                 }
                 let all = happened_in(kind, fields)?;
@@ -280,6 +282,7 @@ fn happened_in(kind: i16, fields: Fields<'_>) -> Result<Vec<Happened>> {
             let id = OrderId(fields.number("subject")?);
             return Ok(vec![Happened::Order(OrderEvent::Answered(id))]);
         }
+        SPREAD => return Ok(vec![Happened::Spread]),
         _ => return Ok(Vec::new()),
     };
     Ok(vec![Happened::Event(event)])

@@ -46,6 +46,8 @@ pub(super) async fn keep(hints: Arc<Hints>, common: Arc<Common>, mut stop: watch
     let (line, signature) = (Line::new(&common), signature(common.node));
     loop {
         tokio::select! {
+            // The last ones too: others may wait for what this hub has released.
+            biased;
             () = hints.due.notified() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use resync_core::datetime::DateTime;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream};
@@ -43,6 +43,7 @@ FROM (
     SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.drained) AS undrained FROM hub.node n
     WHERE n.id <> $1 AND hub.is_up_1(n.alive_until)
 ) o";
+const LEAVE_SHARDS: &str = "SELECT hub.leave_shards_1($1, $2, $3)";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "
 SELECT unfinished FROM hub.checkpoint_1(
@@ -129,6 +130,22 @@ impl Progress for PostgresStore {
         Ok(Some(Spread { free, own, ..Spread::beside(others, undrained, self.shared.is_drained()) }))
     }
 
+    fn watch_spread(&self) -> watch::Receiver<()> {
+        self.shared.events.watch_spread()
+    }
+
+    async fn leave(&self) -> Result<()> {
+        // So say the heartbeats from now on. One that is on its way says otherwise: it is carried out first, being before this on its line.
+        self.shared.set_drained(true);
+        let shared = Arc::clone(&self.shared);
+        let work = async move {
+            shared.heartbeat.write(LEAVE_SHARDS, &[&shared.node], DEADLINE).await?;
+            shared.hints.give();
+            Ok::<_, StoreError>(())
+        };
+        self.see_through(work).await
+    }
+
     fn set_drained(&self, is_drained: bool) {
         self.shared.set_drained(is_drained);
     }
@@ -159,8 +176,15 @@ impl Progress for PostgresStore {
     }
 
     async fn release(&self, shard: Shard, epoch: Epoch) -> Result<()> {
-        let parameters = params![shard_number(shard), big(epoch.0)];
-        self.save(shard, RELEASE, parameters, DEADLINE).await.map(drop)
+        let shared = Arc::clone(&self.shared);
+        let work = async move {
+            let parameters = params![shard_number(shard), big(epoch.0)];
+            shared.save(shard, RELEASE, &parameters, DEADLINE).await?;
+            // Others take it at once.
+            shared.hints.give();
+            Ok::<_, StoreError>(())
+        };
+        self.see_through(work).await
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {

@@ -41,12 +41,30 @@ BEGIN
 END
 $$;
 
+-- Gives a shard up; all hear of that.
 CREATE OR REPLACE FUNCTION hub.release_1(line bigint, generation bigint, shard smallint, epoch bigint) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    released_by bigint;
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.own_1(shard, epoch, true);
+    SELECT s.owner INTO released_by FROM hub.shard s WHERE s.shard = release_1.shard;
     UPDATE hub.shard s SET owner = NULL, epoch = s.epoch + 1 WHERE s.shard = release_1.shard;
+    -- One that nobody has ever claimed has no owner.
+    IF released_by IS NOT NULL THEN
+        PERFORM hub.tell_1(released_by, 12::smallint, shard, NULL, NULL, NULL);
+    END IF;
+END
+$$;
+
+-- A hub stops: from now on the others share its shards, as it releases them.
+CREATE OR REPLACE FUNCTION hub.leave_shards_1(line bigint, generation bigint, node bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    UPDATE hub.node n SET drained = true WHERE n.id = leave_shards_1.node;
+    PERFORM hub.tell_1(node, 12::smallint, NULL, NULL, NULL, NULL);
 END
 $$;
 

@@ -376,7 +376,8 @@ CREATE TABLE hub.feed (
     hour timestamptz NOT NULL DEFAULT date_trunc('hour', clock_timestamp(), 'UTC'),
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     ordinal bigint NOT NULL DEFAULT nextval('hub.feed_ordinal'),
-    -- 1 appended, 2 subscribed, 3 unsubscribed, 4 paused, 5 resumed, 6 asked, 7 denied, 8 pinged, 9 ordered, 10 answered, 11 a document changed.
+    -- 1 appended, 2 subscribed, 3 unsubscribed, 4 paused, 5 resumed, 6 asked, 7 denied, 8 pinged, 9 ordered, 10 answered, 11 a document changed,
+    -- 12 a shard was released, or a hub stops.
     kind smallint NOT NULL,
     -- By whom.
     node bigint NOT NULL,

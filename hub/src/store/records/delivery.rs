@@ -216,6 +216,11 @@ impl Spread {
     pub fn share(&self, shards: usize) -> usize {
         if self.shares { shards.div_ceil(self.sharing.max(1)) } else { 0 }
     }
+
+    /// Whether other hubs take over what this one lets go.
+    pub fn is_shared_by_others(&self) -> bool {
+        self.sharing > usize::from(self.shares)
+    }
 }
 
 /// A time in which other hubs may have taken this one for dead, and its shards over. It is over.
@@ -234,5 +239,14 @@ mod tests {
         };
         assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
         assert_eq!(share(0, 16), 16, "who asks is up");
+    }
+
+    #[test]
+    fn a_hub_that_stops_hands_over_where_another_one_takes_part() {
+        let hands_over = |sharing, shares| {
+            Spread { hubs: 3, sharing, shares, free: Vec::new(), own: Vec::new() }.is_shared_by_others()
+        };
+        assert_eq!([1, 2].map(|sharing| hands_over(sharing, true)), [false, true]);
+        assert!(hands_over(1, false), "it is drained, and the other one is not");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::super::engine::Keys;
 use super::super::search::part_of_shard;
@@ -37,6 +37,15 @@ impl Progress for Embedded {
             return Ok(Some(spread));
         }
         Ok(None)
+    }
+
+    /// Nothing ever changes.
+    fn watch_spread(&self) -> watch::Receiver<()> {
+        watch::channel(()).1
+    }
+
+    async fn leave(&self) -> Result<()> {
+        Ok(())
     }
 
     /// It has no other hubs.
