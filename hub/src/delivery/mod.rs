@@ -179,8 +179,10 @@ impl Delivery {
         self.tests.clone()
     }
 
-    /// Stops making requests, waits a little for those in flight, saves the progress and releases the shards for other hubs.
+    /// Hands the shards over to other hubs, if there are any. Then stops making requests, waits a little for those in flight, saves the progress
+    /// and releases the shards.
     pub async fn stop(self) {
+        self.owner.hand_over_all().await;
         // Workers that are gone need no signal.
         let _ = self.stop.send(true);
         let joined = tokio::task::spawn_blocking(move || {

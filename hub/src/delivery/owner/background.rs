@@ -1,5 +1,6 @@
 //! What goes on for the shards although nobody waits for it: it ends by itself, or soon after delivery stops.
 
+use std::future::pending;
 use std::mem;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -45,8 +46,14 @@ impl Background {
 
     /// Waits for so long. Returns whether that was not ended by a stop.
     pub(super) async fn pause(&self, pause: Duration) -> bool {
+        self.pause_until(pending(), pause).await
+    }
+
+    /// Waits for this, but no longer than so long. Returns whether that was not ended by a stop.
+    pub(super) async fn pause_until(&self, event: impl Future<Output = ()>, longest: Duration) -> bool {
         tokio::select! {
-            () = sleep(pause) => true,
+            () = event => true,
+            () = sleep(longest) => true,
             () = stopped(self.stop.clone()) => false,
         }
     }

@@ -2,31 +2,59 @@
 //! it has too much when another hub comes.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::oneshot;
+use resync_common::backoff::Backoff;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{NotTaken, Owner};
 use crate::store::{Epoch, Shard, Spread, StoreError};
 
-/// How often it is looked how the shards are spread.
+/// How often it is looked how the shards are spread, where no other hub says that this changes.
 const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
+/// The least pause between two looks: a hub that stops releases its shards one after the other.
+const LEAST: Duration = Duration::from_millis(20);
 
 impl Owner {
     /// Keeps this hub's share until delivery stops.
     pub(super) fn balance(&self) {
-        let owner = self.clone();
+        let (owner, mut changes) = (self.clone(), self.0.store.watch_spread());
         self.0.background.spawn(async move {
-            while owner.0.background.pause(EVERY).await {
+            let mut backoff = Backoff::new(LEAST, EVERY);
+            while owner.until_next_look(&mut changes, &mut backoff).await {
                 if !owner.look().await {
                     return;
                 }
             }
         });
+    }
+
+    /// Waits until another hub says that the spread changes, until one was faster with a shard, or for as long as may be. Each time that one was
+    /// faster it waits longer: where the store goes on refusing what it calls free, that must not keep it busy. Returns whether delivery goes on.
+    async fn until_next_look(&self, changes: &mut watch::Receiver<()>, backoff: &mut Backoff) -> bool {
+        let background = &self.0.background;
+        if !background.pause(LEAST).await {
+            return false;
+        }
+        let mut is_refused = false;
+        let event = async {
+            tokio::select! {
+                () = changed(changes) => {}
+                () = self.0.was_refused.notified() => is_refused = true,
+            }
+        };
+        let goes_on = background.pause_until(event, EVERY).await;
+        if is_refused {
+            goes_on && background.pause_until(changed(changes), backoff.after_failure()).await
+        } else {
+            backoff.reset();
+            goes_on
+        }
     }
 
     /// Looks how the shards are spread, and has this hub follow; what takes long goes on beside it. Returns whether others share them.
@@ -120,6 +148,9 @@ impl Owner {
     }
 
     async fn follow(&self, spread: &Spread) {
+        if self.is_leaving() {
+            return;
+        }
         let (here, hubs) = (self.0.workers.all_assigned(), spread.hubs);
         let surplus = here.len().saturating_sub(spread.share(usize::from(self.0.store.shards())));
         if surplus > 0 {
@@ -165,17 +196,24 @@ impl Owner {
     async fn take_free(&self, shard: Shard) -> bool {
         match self.take(shard).await {
             Ok(()) => true,
-            // Somebody else has taken it, or let it go here, or delivery stops.
-            Err(
-                NotTaken::Store(StoreError::Owned)
-                | NotTaken::Here(_)
-                | NotTaken::CalledOff(_)
-                | NotTaken::Stopped(_),
-            ) => false,
+            // Another hub was faster: meanwhile this one may have left others to somebody who did not come.
+            Err(NotTaken::Store(StoreError::Owned)) => {
+                self.0.was_refused.notify_one();
+                false
+            }
+            // It was taken or let go here, or delivery stops.
+            Err(NotTaken::Here(_) | NotTaken::CalledOff(_) | NotTaken::Stopped(_)) => false,
             Err(NotTaken::Store(error)) => {
                 warn!(shard = shard.0, %error, "shard not taken over: trying again");
                 false
             }
         }
+    }
+}
+
+/// Returns when another hub has said so; never where the store has no others.
+async fn changed(changes: &mut watch::Receiver<()>) {
+    if changes.changed().await.is_err() {
+        pending::<()>().await;
     }
 }

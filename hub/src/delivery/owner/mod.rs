@@ -4,6 +4,7 @@ mod accepted;
 mod again;
 mod background;
 mod balance;
+mod handover;
 mod orders;
 mod refused;
 mod release;
@@ -18,7 +19,7 @@ use std::time::Instant;
 
 use futures_util::future::{join_all, try_join_all};
 use resync_common::locks::lock;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
 use self::background::Background;
 use self::taking::{CalledOff, Taking};
@@ -68,6 +69,10 @@ struct Shared {
     clock: Mutex<Clock>,
     /// Somebody tries these.
     is_trying: AtomicBool,
+    /// This hub stops: it hands its shards over, and takes none.
+    is_leaving: AtomicBool,
+    /// Another hub was faster with a shard: how they are spread is to be looked at again.
+    was_refused: Notify,
     background: Background,
 }
 
@@ -97,6 +102,8 @@ impl Owner {
             refused,
             clock,
             is_trying: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+            was_refused: Notify::new(),
             background,
         }));
         owner.take_again(given_up);

@@ -48,6 +48,10 @@ impl Owner {
         let of = self.clone();
         let (sent, claimed, is_handed_over, end) = (None, None, false, None);
         let taking = Taking { of, shard, worker, sent, claimed, is_handed_over, end };
+        // Who hands all shards over has found this one, or is found here.
+        if self.is_leaving() {
+            return Err(Stopped.into());
+        }
         let (reply, is_kept) = oneshot::channel();
         self.0.workers.send(worker, WorkerMessage::Expect(shard, reply))?;
         // Only what is read after this may be handed over: an event that came before is in it.

@@ -4,6 +4,7 @@ mod accepted;
 mod again;
 mod balance;
 mod claims;
+mod handover;
 mod orders;
 #[cfg(feature = "postgres")]
 mod several;
