@@ -28,6 +28,7 @@ use http::{
     uri::PathAndQuery,
 };
 use resync_common::locks::lock;
+use resync_common::pace::Pace;
 use resync_common::server::{self, Limits};
 use resync_core::{
     build::{Folder, LocateError, Stamp},
@@ -58,8 +59,12 @@ pub const CONNECTIONS: usize = 1_024;
 /// How long the header of a request may take to arrive. A connection without a request is closed after the same time.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may accept no byte of its answer before its connection is closed.
+/// How long a client may read nothing of its answer, in all, before its connection is closed; what it reads earns the time back at
+/// [`WRITE_RATE`].
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The least rate at which a client reads its answer for as long as it likes, in bytes a second.
+pub const WRITE_RATE: u64 = 4 * 1024;
 
 /// The largest header of a request, in bytes.
 pub const HEADER_LIMIT: usize = 16 * 1024;
@@ -116,7 +121,7 @@ pub async fn serve(
         header_time: HEADER_TIMEOUT,
         idle_time: HEADER_TIMEOUT,
         header_size: HEADER_LIMIT,
-        write_time: WRITE_TIMEOUT,
+        reading: Pace { patience: WRITE_TIMEOUT, bytes_per_second: WRITE_RATE },
         drain: DRAIN,
     };
     server::Server::new(listener, limits).run_until(router(out)?, shutdown).await;
