@@ -10,6 +10,7 @@
 //! * [`locks`]: locks that are used on after a panic;
 //! * `logging`: the log of a program (feature `cli`);
 //! * [`output`]: what a program prints;
+//! * `pace`: connections whose clients have to read at a least pace (feature `pace`);
 //! * `progress`: a line on the terminal that says how far work has come (feature `progress`);
 //! * `signals`: the signals that ask a program to stop (feature `cli`);
 //! * `server`: a small HTTP/1 server with bounded connections (feature `server`);
@@ -31,6 +32,8 @@ pub mod locks;
 #[cfg(feature = "cli")]
 pub mod logging;
 pub mod output;
+#[cfg(feature = "pace")]
+pub mod pace;
 #[cfg(feature = "progress")]
 pub mod progress;
 #[cfg(feature = "server")]

@@ -1,5 +1,5 @@
-//! A small HTTP/1 server. It bounds the number of connections, the time and size of a request's header, and the time in which a client
-//! reads nothing of its answer. If all connections are in use, the client that has most of them makes room.
+//! A small HTTP/1 server. It bounds the number of connections, the time and size of a request's header, and how slowly a client reads its
+//! answer. If all connections are in use, the client that has most of them makes room.
 
 mod connections;
 mod permit;
@@ -21,10 +21,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
-use tokio_io_timeout::TimeoutStream;
 use tower_service::Service;
 
 use self::permit::{Answering, Permit, Permits, Watched};
+use crate::pace::{Leeway, Pace, Paced};
 
 /// Connections that may be open beyond the limit: those that are ending to make room, and those that are being refused.
 const ENDING: usize = 32;
@@ -52,8 +52,8 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Bytes of a header.
     pub header_size: usize,
-    /// How long a client may read nothing of its answer.
-    pub write_time: Duration,
+    /// How slowly a client may read its answers. A faster one may take as long as it needs.
+    pub reading: Pace,
     /// How long requests under way may take when the server stops.
     pub drain: Duration,
 }
@@ -145,8 +145,7 @@ impl Server {
             tracing::debug!(%error, "TCP_NODELAY cannot be set");
         }
         let permit = Arc::new(permit);
-        let mut stream = Box::pin(TimeoutStream::new(stream));
-        stream.as_mut().set_write_timeout_pinned(Some(self.limits.write_time));
+        let stream = Paced::new(stream, self.limits.reading, Leeway::default());
         let stream = TokioIo::new(Watched::new(stream, Arc::clone(&permit)));
         // The permit knows how long a header may take, and how long the pause before it.
         let connection = http1::Builder::new()
@@ -204,6 +203,8 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(20);
+    /// Far more than the buffers of a connection hold.
+    const LARGE: usize = 32 * 1024 * 1024;
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
     /// Each request reports itself and is answered when the test says so.
@@ -242,7 +243,7 @@ mod tests {
             header_time: LONG,
             idle_time: LONG,
             header_size: 16 * 1024,
-            write_time: LONG,
+            reading: Pace { patience: LONG, bytes_per_second: 1_024 },
             drain: LONG,
         }
     }
@@ -274,10 +275,10 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_takes_nothing_of_its_answer_is_sent_away_and_another_gets_its_place() {
         let (_stop, stopped) = oneshot::channel();
-        let router = Router::new()
-            .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
-            .route("/", get(async || "done"));
-        let limits = Limits { connections: 1, write_time: Duration::from_millis(50), ..limits() };
+        let router =
+            Router::new().route("/large", get(async || vec![b'x'; LARGE])).route("/", get(async || "done"));
+        let reading = Pace { patience: Duration::from_millis(50), bytes_per_second: 1_024 };
+        let limits = Limits { connections: 1, reading, ..limits() };
         let (address, _serving) = start_with(router, limits, stopped).await;
         let mut idle = TcpStream::connect(address).await.unwrap();
         idle.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -293,6 +294,23 @@ mod tests {
             }
         };
         timeout(LONG / 2, let_in).await.expect("the permit is free soon");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_stops_reading_its_answer_and_reads_too_slowly_is_sent_away() {
+        let (_stop, stopped) = oneshot::channel();
+        let router = Router::new().route("/large", get(async || vec![b'x'; LARGE]));
+        // At this rate what is read earns no time, and each pause is far below the patience.
+        let reading = Pace { patience: Duration::from_secs(1), bytes_per_second: 1 << 40 };
+        let (address, _serving) = start_with(router, Limits { reading, ..limits() }, stopped).await;
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let (mut read, mut buffer) = (0, vec![0; 64 * 1024]);
+        while let Ok(bytes @ 1..) = slow.read(&mut buffer).await {
+            read += bytes;
+            assert!(read < LARGE, "it got the whole answer");
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     #[tokio::test]
@@ -325,9 +343,8 @@ mod tests {
     #[tokio::test]
     async fn a_client_with_many_answers_under_way_makes_room_for_another_one() {
         let (_stop, stopped) = oneshot::channel();
-        let router = Router::new()
-            .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
-            .route("/", get(async || "done"));
+        let router =
+            Router::new().route("/large", get(async || vec![b'x'; LARGE])).route("/", get(async || "done"));
         let (address, _serving) = start_with(router, Limits { connections: 4, ..limits() }, stopped).await;
         let mut slow = Vec::new();
         for _ in 0..4 {

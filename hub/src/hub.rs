@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 use std::sync::Arc;
 
+use resync_common::pace::Pace;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -25,8 +26,8 @@ use crate::egress::{
 };
 use crate::http::{
     self, AdminState, AdminToken, Authentication, Bodies, Certificates, EndpointState, FormTurns, Ingress,
-    Limits, Pace, PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls,
-    TlsError, TrustedProxies, admin, public, serve,
+    Limits, PingLimit, PublishMeters, PublishState, Readers, SelfService, Sessions, Statuses, Tls, TlsError,
+    TrustedProxies, admin, public, serve,
 };
 use crate::live_hubs::LiveHubs;
 use crate::liveness::Liveness;

@@ -236,6 +236,7 @@ impl<B: Body + Unpin> Body for AnswerBody<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
     use std::net::Ipv4Addr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
@@ -250,7 +251,7 @@ mod tests {
             header_time: HEADER_TIMEOUT,
             idle_time: IDLE_TIMEOUT,
             header_size: 16 * 1024,
-            write_time: HEADER_TIMEOUT,
+            reading: Pace { patience: HEADER_TIMEOUT, bytes_per_second: 1_024 },
             drain: HEADER_TIMEOUT,
         })
     }

@@ -111,14 +111,15 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) || is_loop(error)
 }
 
+/// Whether a symbolic link is there that is not followed, or one that leads to itself.
 #[cfg(unix)]
-fn is_loop(error: &io::Error) -> bool {
+pub(super) fn is_loop(error: &io::Error) -> bool {
     use rustix::io::Errno;
     // Some systems say MLINK where a link is not followed.
     Errno::from_io_error(error).is_some_and(|errno| errno == Errno::LOOP || errno == Errno::MLINK)
 }
 
 #[cfg(not(unix))]
-fn is_loop(_: &io::Error) -> bool {
+pub(super) fn is_loop(_: &io::Error) -> bool {
     false
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::BuildError;
-use super::file_path::is_gone;
+use super::beneath::open_beneath;
+use super::file_path::{is_gone, is_loop};
 use super::names::is_temporary;
 use super::status::Identity;
 
@@ -225,6 +226,20 @@ impl Folder {
         Ok(real)
     }
 
+    /// Opens what [`locate`](Self::locate) found, and nothing to which a symbolic link leads that has taken its place since: such a link is
+    /// an error, and no absence. Judge what was opened by the metadata of the open file.
+    pub fn open_located(&self, real: &Path) -> Result<File, LocateError> {
+        let opened = match real.strip_prefix(&self.root) {
+            Ok(below) => open_beneath(&self.root, below),
+            // Where a link may lead anywhere, one has led out.
+            Err(_) => match (real.parent(), real.file_name()) {
+                (Some(folder), Some(name)) => open_beneath(folder, Path::new(name)),
+                _ => return Err(Refusal::Missing.into()),
+            },
+        };
+        opened.map_err(|error| if is_loop(&error) { error.into() } else { absent(error, Refusal::Missing) })
+    }
+
     pub(super) fn symbolic_links(&self) -> SymbolicLinks {
         self.links
     }
@@ -358,5 +373,63 @@ impl LocateError {
             }
             other => other,
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A collection with `a/b`, and beside it a folder with a secret of the same name.
+    fn place() -> (tempfile::TempDir, Folder) {
+        let place = tempfile::tempdir().unwrap();
+        for folder in ["collection", "private"] {
+            fs::create_dir_all(place.path().join(folder).join("a")).unwrap();
+            fs::write(place.path().join(folder).join("a/b"), folder).unwrap();
+        }
+        let folder = Folder::open(place.path().join("collection")).unwrap();
+        (place, folder)
+    }
+
+    #[test]
+    fn what_was_located_is_opened() {
+        let (_place, folder) = place();
+        symlink("a/b", folder.root().join("link")).unwrap();
+        for name in ["a/b", "link"] {
+            let real = folder.locate(Path::new(name)).unwrap();
+            assert_eq!(io::read_to_string(folder.open_located(&real).unwrap()).unwrap(), "collection");
+        }
+    }
+
+    #[test]
+    fn a_link_that_took_the_place_of_a_file_or_folder_since_it_was_located_is_not_followed() {
+        for replaced in ["a/b", "a"] {
+            let (place, folder) = place();
+            let real = folder.locate(Path::new("a/b")).unwrap();
+            fs::rename(folder.root().join(replaced), place.path().join("old")).unwrap();
+            symlink(place.path().join("private").join(replaced), folder.root().join(replaced)).unwrap();
+            assert_eq!(fs::read_to_string(&real).unwrap(), "private", "by its path it would be followed");
+            let refused = folder.open_located(&real).unwrap_err();
+            assert!(refused.refusal().is_none(), "this must not look like an absence: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_has_gone_since_it_was_located_is_missing() {
+        let (_place, folder) = place();
+        let real = folder.locate(Path::new("a/b")).unwrap();
+        fs::remove_file(&real).unwrap();
+        assert_eq!(folder.open_located(&real).unwrap_err().refusal(), Some(Refusal::Missing));
+    }
+
+    #[test]
+    fn where_links_may_lead_anywhere_what_they_lead_to_is_opened() {
+        let (place, folder) = place();
+        let folder = folder.links(SymbolicLinks::Anywhere);
+        symlink(place.path().join("private/a/b"), folder.root().join("out")).unwrap();
+        let real = folder.locate(Path::new("out")).unwrap();
+        assert_eq!(io::read_to_string(folder.open_located(&real).unwrap()).unwrap(), "private");
     }
 }

@@ -38,6 +38,7 @@
 
 mod archive;
 mod archived;
+mod beneath;
 mod capability_list;
 mod change_dump;
 mod change_list;
@@ -75,6 +76,7 @@ mod walk;
 mod zip;
 
 pub use archive::{ArchiveKind, Archives};
+pub use beneath::open_beneath;
 pub use capability_list::publish_capability_list;
 pub use change_dump::{ChangeDumps, Versions};
 pub use change_list::{ChangeLists, Event, differences};

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use resync_common::pace::Pace;
 use resync_common::words::Size;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,15 +23,6 @@ const ROOM_RETRY: u64 = 5;
 /// bodies hold up no small ones.
 const FREE: usize = 4 * 1_024;
 
-/// How slowly a body may come in, or an answer be read.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Nothing may move for so long in all.
-    pub patience: Duration,
-    /// The time that has passed is earned back at so many bytes a second.
-    pub bytes_per_second: u64,
-}
-
 /// The limits of bodies.
 #[derive(Clone, Debug)]
 pub struct Bodies {
@@ -40,23 +32,6 @@ pub struct Bodies {
     pub posts: BodyBudget,
     /// The memory for forms.
     pub forms: FormBudget,
-}
-
-impl Pace {
-    /// By when more must have come, after so many bytes: at most `patience` from now, so that a client which sent much at once cannot keep
-    /// it here for long.
-    fn extend(self, deadline: Instant, bytes: usize) -> Instant {
-        (deadline + self.earned(bytes)).min(self.latest())
-    }
-
-    /// How much time so many bytes are worth.
-    pub(super) fn earned(self, bytes: usize) -> Duration {
-        Duration::from_millis((bytes as u64).saturating_mul(1_000) / self.bytes_per_second.max(1))
-    }
-
-    fn latest(self) -> Instant {
-        Instant::now() + self.patience
-    }
 }
 
 /// Reads a body of at most `limit` bytes. Its memory is added to `room` as it arrives, so that a client which sends nothing holds nothing.

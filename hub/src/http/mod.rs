@@ -14,7 +14,6 @@ mod layout;
 mod limits;
 mod meters;
 mod notifications;
-mod paced;
 mod page_headers;
 mod ping_limit;
 mod publish;
@@ -27,7 +26,7 @@ mod status_cache;
 mod tls;
 
 pub use admin::{AdminState, AdminToken, Authentication, Sessions, admin};
-pub use body::{Bodies, Pace};
+pub use body::Bodies;
 pub use catch_up::CatchUpQuery;
 pub use certificates::Certificates;
 pub use client::TrustedProxies;

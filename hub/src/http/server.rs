@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use resync_common::pace::{Leeway, Pace, Paced};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -26,9 +27,7 @@ use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 use tracing::{debug, warn};
 
-use super::body::Pace;
 use super::client_limit::{ClientLimit, LimitReached};
-use super::paced::{Leeway, Paced};
 use super::tls::Tls;
 use crate::config::IngressConfig;
 

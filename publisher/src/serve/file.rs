@@ -1,24 +1,39 @@
 //! Answers with a file: with tags, conditions and ranges.
 
 use std::{
-    fs, io,
-    path::Path,
+    fs,
+    io::{self, Seek as _, SeekFrom},
+    pin::Pin,
+    task::{Context, Poll, ready},
     time::{Duration, SystemTime},
 };
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::Request,
     response::{IntoResponse as _, Response},
 };
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
-    header::{ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE},
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+    header::{
+        ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+        IF_UNMODIFIED_SINCE, LAST_MODIFIED,
+    },
 };
-use tower_http::services::ServeFile;
+use http_body::{Frame, SizeHint};
+use httpdate::HttpDate;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, ReadBuf, Take};
+
+use super::{opened::Opened, range::Part};
 
 /// A younger file may be modified again within the second of its `Last-Modified`.
 const YOUNG: Duration = Duration::from_secs(2);
+
+/// The first second that `Last-Modified` cannot write: the year 10000, since 1970.
+const LAST_YEAR_ENDS: Duration = Duration::from_secs(253_402_300_800);
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 * 1024;
 
 /// What a file is known by to those who have it already.
 pub(super) struct Validator {
@@ -36,45 +51,117 @@ impl Validator {
 
 /// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond. Times of a second distinguish two versions only if the
 /// older one was not young when it was requested (RFC 9110, section 8.8.2.2).
-pub(super) async fn file(request: Request, path: &Path) -> Response {
-    let validator = tokio::fs::metadata(path).await.and_then(|metadata| {
-        let has_time = !is_young(metadata.modified()?, SystemTime::now());
-        Ok(Validator { tag: entity_tag(&metadata)?, has_time })
-    });
-    match validator {
-        Ok(validator) => file_known_by(validator, request, path).await,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => StatusCode::NOT_FOUND.into_response(),
+pub(super) fn file(request: &Request, opened: Opened) -> Response {
+    let has_time = !is_young(opened.modified, SystemTime::now());
+    match entity_tag(&opened) {
+        Ok(tag) => file_known_by(Validator { tag, has_time }, request, opened),
         Err(error) => unreadable(&error, "cannot read a file"),
     }
 }
 
 /// A file, streamed, whose versions are told apart by `validator`.
-pub(super) async fn file_known_by(validator: Validator, mut request: Request, path: &Path) -> Response {
+pub(super) fn file_known_by(validator: Validator, request: &Request, opened: Opened) -> Response {
     let Validator { tag, has_time } = validator;
-    let headers = request.headers_mut();
-    if headers.contains_key(IF_NONE_MATCH) {
-        if matches(headers, &tag) {
-            return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
+    let modified = if has_time { last_modified(opened.modified) } else { None };
+    let mut response = match unsent(request.headers(), &tag, modified) {
+        Some(status) => status.into_response(),
+        None => match content(request, &tag, opened) {
+            Ok(response) => response,
+            Err(error) => return unreadable(&error, "cannot read a file"),
+        },
+    };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, tag);
+    let modified = modified.map(|time| HeaderValue::from_str(&time.to_string()));
+    if let Some(Ok(time)) = modified {
+        headers.insert(LAST_MODIFIED, time);
+    }
+    response
+}
+
+/// The status that answers a condition, where the file need not be sent.
+fn unsent(headers: &HeaderMap, tag: &HeaderValue, modified: Option<HttpDate>) -> Option<StatusCode> {
+    let is_tag_asked = headers.contains_key(IF_NONE_MATCH);
+    if is_tag_asked && matches(headers, tag) {
+        return Some(StatusCode::NOT_MODIFIED);
+    }
+    let modified = modified?;
+    let date = |name: HeaderName| headers.get(name)?.to_str().ok()?.parse::<HttpDate>().ok();
+    if date(IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
+        return Some(StatusCode::PRECONDITION_FAILED);
+    }
+    let is_known = !is_tag_asked && date(IF_MODIFIED_SINCE).is_some_and(|since| modified <= since);
+    is_known.then_some(StatusCode::NOT_MODIFIED)
+}
+
+/// The file or the part of it that is asked for; only `GET` has parts (RFC 9110, section 14.2).
+fn content(request: &Request, tag: &HeaderValue, opened: Opened) -> io::Result<Response> {
+    let Opened { mut file, length, media_type, .. } = opened;
+    let is_get = *request.method() == Method::GET;
+    let part = if is_get { Part::of(request.headers(), tag, length) } else { Part::Whole };
+    let (status, sent, range) = match part {
+        Part::Whole => (StatusCode::OK, length, None),
+        Part::Bytes { first, last } => {
+            file.seek(SeekFrom::Start(first))?;
+            let range = format!("bytes {first}-{last}/{length}");
+            (StatusCode::PARTIAL_CONTENT, last - first + 1, Some(range))
         }
-        headers.remove(IF_MODIFIED_SINCE);
+        Part::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, 0, Some(format!("bytes */{length}"))),
+    };
+    let body = if is_get && sent > 0 { Body::new(Content::new(file, sent)) } else { Body::empty() };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(sent));
+    if let Some(range) = range {
+        headers.insert(CONTENT_RANGE, HeaderValue::from_str(&range).map_err(io::Error::other)?);
     }
-    if !has_time {
-        headers.remove(IF_MODIFIED_SINCE);
-        headers.remove(IF_UNMODIFIED_SINCE);
+    Ok(response)
+}
+
+/// The body: so many bytes of a file. A file that has become shorter is an error, since the length is promised.
+struct Content {
+    file: Take<tokio::fs::File>,
+    chunk: Box<[u8]>,
+}
+
+impl Content {
+    /// From where the file stands.
+    fn new(file: fs::File, bytes: u64) -> Self {
+        let chunk = usize::try_from(bytes).map_or(CHUNK, |bytes| bytes.min(CHUNK));
+        let file = tokio::fs::File::from_std(file).take(bytes);
+        Self { file, chunk: vec![0; chunk].into() }
     }
-    if headers.get(IF_RANGE).is_some_and(|version| version != tag) {
-        headers.remove(RANGE);
-    }
-    match ServeFile::new(path).try_call(request).await {
-        Ok(response) => {
-            let mut response = response.map(Body::new);
-            response.headers_mut().insert(ETAG, tag);
-            if !has_time {
-                response.headers_mut().remove(LAST_MODIFIED);
-            }
-            response
+}
+
+impl http_body::Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let Self { file, chunk } = &mut *self;
+        if file.limit() == 0 {
+            return Poll::Ready(None);
         }
-        Err(error) => unreadable(&error, "cannot read a file"),
+        let mut read = ReadBuf::new(chunk);
+        ready!(Pin::new(file).poll_read(context, &mut read))?;
+        if read.filled().is_empty() {
+            return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
+        }
+        Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(read.filled())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.file.limit() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.file.limit())
     }
 }
 
@@ -88,9 +175,15 @@ fn is_young(modified: SystemTime, now: SystemTime) -> bool {
     now.duration_since(modified).map_or(true, |age| age < YOUNG)
 }
 
-fn entity_tag(metadata: &fs::Metadata) -> io::Result<HeaderValue> {
-    let modified = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let tag = format!("\"{:x}-{:x}\"", modified.as_nanos(), metadata.len());
+/// `None` for a time that the header cannot write.
+fn last_modified(time: SystemTime) -> Option<HttpDate> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since < LAST_YEAR_ENDS).then(|| HttpDate::from(time))
+}
+
+fn entity_tag(opened: &Opened) -> io::Result<HeaderValue> {
+    let modified = opened.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let tag = format!("\"{:x}-{:x}\"", modified.as_nanos(), opened.length);
     HeaderValue::from_str(&tag).map_err(io::Error::other)
 }
 
@@ -126,5 +219,36 @@ mod tests {
         };
         assert!(is_young(0) && is_young(1_999) && is_young(-1));
         assert!(!is_young(2_000));
+    }
+
+    #[test]
+    fn a_time_that_no_header_can_write_is_left_out() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert!(last_modified(epoch).is_some() && last_modified(epoch + LAST_YEAR_ENDS).is_none());
+        assert!(last_modified(epoch - Duration::from_secs(1)).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_was_opened_is_sent_whatever_its_path_leads_to_meanwhile() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.txt");
+        fs::write(&path, "opened").unwrap();
+        let opened = Opened::at(&path).unwrap();
+        fs::rename(&path, place.path().join("old")).unwrap();
+        fs::write(&path, "another one").unwrap();
+        let response = file(&Request::new(Body::empty()), opened);
+        assert_eq!(response.headers()[CONTENT_LENGTH], "6");
+        assert_eq!(axum::body::to_bytes(response.into_body(), 100).await.unwrap(), "opened");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_became_shorter_ends_in_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.txt");
+        fs::write(&path, "opened").unwrap();
+        let opened = Opened::at(&path).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(3).unwrap();
+        let response = file(&Request::new(Body::empty()), opened);
+        assert!(axum::body::to_bytes(response.into_body(), 100).await.is_err());
     }
 }

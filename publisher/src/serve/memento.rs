@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, LOCATION, VARY},
 };
 use resync_core::{
@@ -30,6 +30,7 @@ use url::Url;
 
 use super::{
     file::{Validator, file_known_by, unreadable},
+    opened::Opened,
     time_map::TimeMapText,
 };
 use crate::{
@@ -76,7 +77,7 @@ enum Found {
 
 /// One version with its bytes.
 struct Memento {
-    file: PathBuf,
+    opened: Opened,
     validator: Validator,
     headers: HeaderMap,
 }
@@ -109,7 +110,7 @@ pub(super) async fn answer(past: Arc<Past>, rest: &str, request: Request) -> Res
     });
     match looked_up.await {
         Ok(Ok(Found::Said(response))) => response,
-        Ok(Ok(Found::Memento(memento))) => memento.serve(request).await,
+        Ok(Ok(Found::Memento(memento))) => memento.serve(&request),
         Ok(Err(error)) => unreadable(&error, "cannot read the journal of versions"),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -190,17 +191,10 @@ impl History {
 }
 
 impl Memento {
-    async fn serve(self, request: Request) -> Response {
-        let Self { file, validator, mut headers } = self;
-        let mut response = file_known_by(validator, request, &file).await;
+    fn serve(self, request: &Request) -> Response {
+        let Self { opened, validator, mut headers } = self;
+        let mut response = file_known_by(validator, request, opened);
         match response.status() {
-            // Retention has removed it since.
-            StatusCode::NOT_FOUND => {
-                for name in [HeaderName::from_static(MEMENTO_DATETIME), CACHE_CONTROL, CONTENT_ENCODING] {
-                    headers.remove(name);
-                }
-                gone(headers)
-            }
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                 response.headers_mut().extend(headers);
                 response
@@ -277,7 +271,13 @@ fn memento(
         headers.insert(MEMENTO_DATETIME, value(&named.at.to_string())?);
         return Ok(Found::Said(text(StatusCode::GONE, headers, "the resource was deleted then")));
     }
-    let Some(file) = journal.content(version) else { return Ok(Found::Said(gone(headers))) };
+    let Some(path) = journal.content(version) else { return Ok(Found::Said(gone(headers))) };
+    let opened = match Opened::at(&path) {
+        Ok(opened) => opened,
+        // Retention has removed it since.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Said(gone(headers))),
+        Err(error) => return Err(error),
+    };
     let media_type = version.media_type.as_deref().unwrap_or("application/octet-stream");
     headers.insert(MEMENTO_DATETIME, value(&named.at.to_string())?);
     headers.insert(CONTENT_TYPE, value(media_type)?);
@@ -287,7 +287,7 @@ fn memento(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(FOR_GOOD));
     let digest = version.digest.ok_or_else(|| io::Error::other("a version has no digest"))?;
     let validator = Validator::tag(value(&format!("\"{digest}\""))?);
-    Ok(Found::Memento(Memento { file, validator, headers }))
+    Ok(Found::Memento(Memento { opened, validator, headers }))
 }
 
 /// The list of all versions (MEM-033, MEM-034); `None` where it would have none.

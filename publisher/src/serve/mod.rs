@@ -6,11 +6,14 @@
 mod file;
 mod gzip;
 mod memento;
+mod opened;
+mod range;
 mod time_map;
 
 use std::{
     collections::HashSet,
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -28,6 +31,7 @@ use http::{
     uri::PathAndQuery,
 };
 use resync_common::locks::lock;
+use resync_common::pace::Pace;
 use resync_common::server::{self, Limits};
 use resync_core::{
     build::{Folder, LocateError, Stamp},
@@ -39,6 +43,7 @@ use resync_core::{
 use self::{
     file::{file, unreadable},
     memento::Past,
+    opened::Opened,
 };
 use crate::{
     error::Error,
@@ -58,8 +63,12 @@ pub const CONNECTIONS: usize = 1_024;
 /// How long the header of a request may take to arrive. A connection without a request is closed after the same time.
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may accept no byte of its answer before its connection is closed.
+/// How long a client may read nothing of its answer, in all, before its connection is closed; what it reads earns the time back at
+/// [`WRITE_RATE`].
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The least rate at which a client reads its answer for as long as it likes, in bytes a second.
+pub const WRITE_RATE: u64 = 4 * 1024;
 
 /// The largest header of a request, in bytes.
 pub const HEADER_LIMIT: usize = 16 * 1024;
@@ -116,7 +125,7 @@ pub async fn serve(
         header_time: HEADER_TIMEOUT,
         idle_time: HEADER_TIMEOUT,
         header_size: HEADER_LIMIT,
-        write_time: WRITE_TIMEOUT,
+        reading: Pace { patience: WRITE_TIMEOUT, bytes_per_second: WRITE_RATE },
         drain: DRAIN,
     };
     server::Server::new(listener, limits).run_until(router(out)?, shutdown).await;
@@ -167,9 +176,11 @@ struct Topic {
 /// What a path stands for.
 enum Target {
     Topic(Topic),
-    Document(PathBuf),
-    Patch(PathBuf),
-    Resource(PathBuf, Option<HeaderValue>),
+    Document(Opened),
+    /// A document that is not compressed again.
+    Package(Opened),
+    Patch(Opened),
+    Resource(Opened, Option<HeaderValue>),
     /// Something of the past: what stands behind the prefix.
     Version(Arc<Past>, String),
     /// A resource that is no more, or not here, and where its versions are.
@@ -273,25 +284,35 @@ impl View {
             return self.topics.iter().find(is_topic).cloned().map_or(Target::Nothing, Target::Topic);
         }
         if path == self.described_at || path == Path::new(SOURCE_DESCRIPTION_PATH) {
-            return Target::Document(self.description.clone());
+            return own(&self.description, Target::Document);
         }
         let is_patch =
             |wanted: &&Path| wanted.parent() == Some(Path::new(PATCH_FOLDER)) && out.join(wanted).is_file();
         if let Some(wanted) = wanted.filter(is_patch) {
-            return Target::Patch(out.join(wanted));
+            return own(&out.join(wanted), Target::Patch);
         }
         let is_document = |wanted: &&Path| self.documents.contains(*wanted) || was_document(out, wanted);
         if let Some(wanted) = wanted.filter(is_document) {
-            return Target::Document(out.join(wanted));
+            let is_package = wanted.extension().is_some_and(|extension| extension == "zip");
+            return own(&out.join(wanted), if is_package { Target::Package } else { Target::Document });
         }
         let Ok(path) = path.strip_prefix(self.base_url.folder()) else { return Target::Nothing };
-        match self.collection.as_ref().map(|collection| collection.locate(path)) {
-            Some(Ok(file)) if file.is_file() => {
-                Target::Resource(file, self.links_of(path, self.resource_links.clone()))
-            }
-            Some(Err(LocateError::Unknown(error))) => Target::Unknown(error),
+        match self.open_resource(path) {
+            Ok(Some(opened)) => Target::Resource(opened, self.links_of(path, self.resource_links.clone())),
+            Err(LocateError::Unknown(error)) => Target::Unknown(error),
             _ => self.links_of(path, LinkHeader::default()).map_or(Target::Nothing, Target::Former),
         }
+    }
+
+    /// Opens the file of a resource; `None` where there is none.
+    fn open_resource(&self, path: &Path) -> Result<Option<Opened>, LocateError> {
+        let Some(collection) = &self.collection else { return Ok(None) };
+        let real = collection.locate(path)?;
+        // Opening a device could do something, and a socket cannot be opened.
+        if !real.is_file() {
+            return Ok(None);
+        }
+        Ok(Opened::of(collection.open_located(&real)?, &real)?)
     }
 
     /// These links, and where the versions of a resource are (MEM-021).
@@ -319,6 +340,15 @@ fn topics(out: &Path, state: &State, site: &Site) -> Result<Vec<Topic>, Error> {
         Ok(Topic { path, links: header(&links)?, notification })
     };
     [framework, changes].into_iter().map(topic).collect()
+}
+
+/// Opens a file of the site itself.
+fn own(path: &Path, target: impl FnOnce(Opened) -> Target) -> Target {
+    match Opened::at(path) {
+        Ok(opened) => target(opened),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Target::Nothing,
+        Err(error) => Target::Unknown(error),
+    }
 }
 
 /// Whether it is a document that an index lists, or listed a moment ago, and that stays for present readers.
@@ -356,23 +386,20 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
     };
     match target {
         Target::Topic(topic) => answer_for(topic).await,
-        Target::Document(path) if path.extension().is_some_and(|extension| extension == "zip") => {
-            file(request, &path).await
-        }
-        Target::Document(path) => {
-            let takes_gzip = gzip::is_taken(request.headers());
-            let mut response = file(request, &path).await;
+        Target::Package(opened) => file(&request, opened),
+        Target::Document(opened) => {
+            let mut response = file(&request, opened);
             as_document(response.headers_mut());
-            gzip::offer(response, takes_gzip)
+            gzip::offer(response, gzip::is_taken(request.headers()))
         }
-        Target::Patch(path) => {
-            let mut response = file(request, &path).await;
+        Target::Patch(opened) => {
+            let mut response = file(&request, opened);
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
             response
         }
         // As it is, since its length and encoding stand in the lists (RS-036, RS-037).
-        Target::Resource(path, links) => {
-            let mut response = file(request, &path).await;
+        Target::Resource(opened, links) => {
+            let mut response = file(&request, opened);
             if let Some(links) = links {
                 response.headers_mut().insert(LINK, links);
             }
@@ -396,11 +423,14 @@ fn nothing(start: &str) -> Response {
 
 /// The most recent notification, or nothing with a length of 0; in either case the links of the channel.
 async fn answer_for(topic: Topic) -> Response {
-    let read = match topic.notification {
-        Some(path) => tokio::fs::read(path).await,
-        None => Ok(Vec::new()),
-    };
-    let body = match read {
+    let read = tokio::task::spawn_blocking(move || {
+        let mut body = Vec::new();
+        if let Some(path) = topic.notification {
+            Opened::at(&path)?.file.read_to_end(&mut body)?;
+        }
+        Ok::<_, io::Error>(body)
+    });
+    let body = match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(body) => body,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return unreadable(&error, "cannot read the last notification"),

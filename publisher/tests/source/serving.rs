@@ -189,6 +189,10 @@ fn a_range_is_served_and_one_of_an_older_version_is_not_mixed_in() {
     assert_eq!((part.status, part.body.as_slice()), (206, &b"b/"[..]));
     let whole = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Range: \"older\"\r\n");
     assert_eq!((whole.status, whole.body.as_slice()), (200, &b"<b/>"[..]));
+    let beyond = server.ask("GET", RESOURCE, "Range: bytes=4-\r\n");
+    assert_eq!((beyond.status, beyond.header("content-range")), (416, "bytes */4"));
+    let head = server.ask("HEAD", RESOURCE, "Range: bytes=1-2\r\n");
+    assert_eq!((head.status, head.header("content-length")), (200, "4"), "only GET has parts");
 }
 
 #[test]
@@ -269,6 +273,23 @@ fn nothing_outside_hidden_or_of_the_state_is_served() {
     }
     let hint = String::from_utf8(server.get("/").body).unwrap();
     assert!(hint.contains(&format!("{BASE}/.well-known/resourcesync")), "{hint}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_with_the_name_of_a_document_leads_nowhere_and_a_folder_of_documents_that_is_one_is_served() {
+    use std::os::unix::fs::symlink;
+    let (place, _hub, server) = served();
+    let (documents, elsewhere) = (place.out().join("resync"), place.whole().join("elsewhere"));
+    fs::rename(&documents, &elsewhere).unwrap();
+    symlink(&elsewhere, &documents).unwrap();
+    assert_eq!(server.get("/data/resync/resourcelist.xml").status, 200);
+
+    fs::write(place.whole().join("secret"), "secret").unwrap();
+    symlink(place.whole().join("secret"), documents.join("resourcelist-9.xml")).unwrap();
+    let answer = server.get("/data/resync/resourcelist-9.xml");
+    assert_eq!(answer.status, 500, "it must not look like an absence");
+    assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
 }
 
 #[test]

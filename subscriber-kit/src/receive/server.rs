@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use resync_common::pace::Pace;
 use resync_common::server::{Limits, Server};
 use tokio::net::TcpListener;
 use url::Url;
@@ -28,7 +29,7 @@ const LIMITS: Limits = Limits {
     idle_time: Duration::from_secs(60),
     // All connections together hold 8 MiB of headers.
     header_size: 32 * 1024,
-    write_time: Duration::from_secs(10),
+    reading: Pace { patience: Duration::from_secs(10), bytes_per_second: 1_024 },
     drain: Duration::from_secs(5),
 };
 

@@ -88,6 +88,7 @@ const COMMON: Layers = Layers {
     folder: "common",
     modules: &[
         "server",
+        "pace",
         "config",
         "client",
         "completions",

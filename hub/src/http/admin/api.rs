@@ -16,13 +16,13 @@ use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
+use resync_common::pace::Leeway;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, OpenApi as _, PartialSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::super::paced::Leeway;
 use super::super::{body, reply};
 use super::AdminState;
 use super::auth::NotAdmitted;

@@ -18,10 +18,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use resync_common::pace::Pace;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::body::Pace;
 use super::page_headers::page_headers;
 use super::reply::text;
 use crate::admin::AdminService;

@@ -1,5 +1,5 @@
-//! A connection that is closed if its client reads too slowly, unless the answer allows more time. It is below TLS, which would buffer
-//! what is not read.
+//! A least pace for clients, and a connection that is closed if its client reads too slowly, unless the answer allows more time. It is
+//! below TLS, which would buffer what is not read.
 
 use std::io;
 use std::pin::Pin;
@@ -10,22 +10,48 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::body::Pace;
+/// How slowly a body may come in, or an answer be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Nothing may move for so long in all.
+    pub patience: Duration,
+    /// The time that has passed is earned back at so many bytes a second.
+    pub bytes_per_second: u64,
+}
+
+impl Pace {
+    /// By when more must have come, after so many bytes: at most `patience` from now, so that a client which sent much at once cannot keep
+    /// it here for long.
+    #[must_use]
+    pub fn extend(self, deadline: Instant, bytes: usize) -> Instant {
+        (deadline + self.earned(bytes)).min(self.latest())
+    }
+
+    /// By when the first bytes must have come.
+    pub fn latest(self) -> Instant {
+        Instant::now() + self.patience
+    }
+
+    /// How much time so many bytes are worth.
+    fn earned(self, bytes: usize) -> Duration {
+        Duration::from_millis((bytes as u64).saturating_mul(1_000) / self.bytes_per_second.max(1))
+    }
+}
 
 /// Lets an answer allow its client longer pauses from then on, however slowly it reads in between.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Leeway(Arc<OnceLock<Duration>>);
+pub struct Leeway(Arc<OnceLock<Duration>>);
 
 impl Leeway {
     /// The first call counts.
-    pub(super) fn give(&self, patience: Duration) {
+    pub fn give(&self, patience: Duration) {
         self.0.get_or_init(|| patience);
     }
 }
 
 /// A stream on which writing may wait for the reader as long as the pace allows; written bytes add time.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub struct Paced<S> {
     stream: S,
     pace: Pace,
     leeway: Leeway,
@@ -41,7 +67,8 @@ struct Waiting {
 }
 
 impl<S> Paced<S> {
-    pub(super) fn new(stream: S, pace: Pace, leeway: Leeway) -> Self {
+    /// A stream that has the whole patience of its pace at first.
+    pub fn new(stream: S, pace: Pace, leeway: Leeway) -> Self {
         Self { stream, pace, leeway, left: pace.patience, waiting: None }
     }
 
