@@ -17,7 +17,7 @@ use super::stored::{self, JsonLines, Line, write_known, write_line};
 use crate::{
     helpers::{files, serde_text::text},
     state::{FOLDER, Segment},
-    versions::VersionLine,
+    versions::{Memento, VersionLine},
 };
 
 /// The changes between the last inventory and the next one.
@@ -71,8 +71,8 @@ impl Writing {
         write_line(&mut self.lines, line).map_err(|source| unwritable(&self.out, self.name, source))
     }
 
-    pub(super) fn event(&mut self, event: Event) -> Result<(), BuildError> {
-        write_line(&mut self.changes, &EventLine::from(event))
+    pub(super) fn event(&mut self, change: RecordedChange) -> Result<(), BuildError> {
+        write_line(&mut self.changes, &EventLine::from(change))
             .map_err(|source| unwritable(&self.out, CHANGES, source))
     }
 
@@ -120,12 +120,19 @@ fn unwritable(out: &Path, name: &str, source: io::Error) -> BuildError {
     BuildError::Write { name: out.join(FOLDER).join(name).display().to_string(), source }
 }
 
+/// A change between the last inventory and the next one.
+pub(crate) struct RecordedChange {
+    pub(crate) event: Event,
+    /// The version to which it is to link. The link is made when the change is listed: it is longer than the rest.
+    pub(crate) memento: Option<Memento>,
+}
+
 /// The changes between the last inventory and the next one.
 pub(crate) fn changes(
     out: &Path,
-) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<>, BuildError> {
+) -> Result<impl Iterator<Item = Result<RecordedChange, BuildError>> + use<>, BuildError> {
     let lines = JsonLines::<EventLine>::open(&out.join(FOLDER).join(CHANGES))?;
-    Ok(lines.map(|line| line.map(Event::from)))
+    Ok(lines.map(|line| line.map(RecordedChange::from)))
 }
 
 /// Makes the next inventory the last one, unless that was done before. A crash may bring the changes back: without a plan nobody reads them.
@@ -141,18 +148,22 @@ struct EventLine {
     #[serde(with = "text")]
     moment: DateTime,
     resource: Line,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memento: Option<Memento>,
 }
 
-impl From<Event> for EventLine {
-    fn from(Event { change, moment, item }: Event) -> Self {
-        Self { change, moment, resource: Line::of(item, None) }
+impl From<RecordedChange> for EventLine {
+    fn from(RecordedChange { event, memento }: RecordedChange) -> Self {
+        let Event { change, moment, item } = event;
+        Self { change, moment, resource: Line::of(item, None), memento }
     }
 }
 
-impl From<EventLine> for Event {
-    fn from(EventLine { change, moment, resource }: EventLine) -> Self {
+impl From<EventLine> for RecordedChange {
+    fn from(EventLine { change, moment, resource, memento }: EventLine) -> Self {
         let loc = resource.loc.clone();
-        Self::new(change, moment, resource.into_known().map_or_else(|| Item::new(loc), |known| known.item))
+        let item = resource.into_known().map_or_else(|| Item::new(loc), |known| known.item);
+        Self { event: Event::new(change, moment, item), memento }
     }
 }
 

@@ -19,7 +19,7 @@ pub use self::taken::Unkept;
 pub(crate) use self::{
     forgotten::Forgotten,
     journal::{Journal, Version, VersionLine, spellings},
-    links::VersionLinks,
+    links::{Memento, VersionLinks},
     segments::{advanced, remove_all, sweep},
     sharing::sharers,
     store::{Content, Store},

@@ -221,6 +221,10 @@ impl Incoming {
 
 /// The folders of contents that changed at this moment or later, with that of all; every one where there was no such moment.
 fn changed_since(all: &Path, moment: Option<SystemTime>) -> io::Result<Vec<PathBuf>> {
+    // A run makes its drafts in the folder of all: as long as that is older, nothing got a name in another one.
+    if fs::metadata(all).and_then(|all| all.modified()).is_ok_and(|modified| Some(modified) < moment) {
+        return Ok(Vec::new());
+    }
     let folders = match fs::read_dir(all) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());

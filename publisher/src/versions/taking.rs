@@ -1,4 +1,5 @@
-//! What a run sees for the first time: takes the bytes, links to them, and says what the journal is to have (MEM-010, MEM-012, MEM-014).
+//! What a run sees for the first time: takes the bytes, says which are to be linked to, and what the journal is to have (MEM-010, MEM-012,
+//! MEM-014).
 
 use std::{collections::HashMap, io, iter::Peekable, path::Path, sync::Arc};
 
@@ -12,7 +13,7 @@ use resync_core::{
 use super::{
     forgotten::Forgotten,
     journal::{Finder, Journal, Lines, VersionLine},
-    links::VersionLinks,
+    links::{Memento, VersionLinks},
     segments,
     store::{Content, Incoming, Store},
     taken::{Taken, Unkept},
@@ -156,8 +157,8 @@ impl Taking {
         }
     }
 
-    /// Takes what a change led to, and adds the link to it; returns what the journal is to have.
-    pub(crate) fn take(&mut self, event: &mut Event) -> Vec<VersionLine> {
+    /// Takes what a change led to; returns what the journal is to have, and the version that is to be linked to.
+    pub(crate) fn take(&mut self, event: &Event) -> (Vec<VersionLine>, Option<Memento>) {
         self.work(|work| work.take(event))
     }
 
@@ -203,25 +204,22 @@ impl Taking {
 }
 
 impl Work {
-    fn take(&mut self, event: &mut Event) -> io::Result<Vec<VersionLine>> {
+    fn take(&mut self, event: &Event) -> io::Result<(Vec<VersionLine>, Option<Memento>)> {
         let (mut lines, before) = self.pass(Some(&event.item.loc), event.moment)?;
         if !self.links.applies(&event.item.loc) {
             lines.extend(self.no_longer_kept(before, event.moment));
-            return Ok(lines);
+            return Ok((lines, None));
         }
         let ordinal = self.ordinal(event)?;
-        let mut digest = None;
+        let (mut digest, mut memento) = (None, None);
         if event.change != Change::Deleted {
             let (told, is_kept) = self.keep(event);
             digest = told;
             let is_linked = event.item.links.iter().any(|link| link.rel == Relation::Memento);
-            if let Some(digest) = told.filter(|_| is_kept && !is_linked) {
-                let link = self.links.memento(event, ordinal, digest);
-                event.item.links.push(link);
-            }
+            memento = told.filter(|_| is_kept && !is_linked).map(|digest| Memento { ordinal, digest });
         }
         lines.push(self.line(event, digest));
-        Ok(lines)
+        Ok((lines, memento))
     }
 
     fn unchanged(&mut self, item: &Item, moment: DateTime) -> io::Result<Vec<VersionLine>> {
