@@ -110,10 +110,11 @@ impl TakeSnapshot<'_> {
 }
 
 /// Brings the bytes of versions to the disk, and then the files of the run, which tell of them.
-fn published(writing: Writing, versions: Taking) -> Result<(Option<Taken>, Unkept), BuildError> {
+fn published(writing: Writing, mut versions: Taking) -> Result<(Option<Taken>, Unkept), BuildError> {
+    let merge = versions.merge();
     let (taken, unkept) = versions.finish();
-    let segment = writing.publish()?;
-    Ok((taken.map(|taken| Taken { segment, ..taken }), unkept))
+    let (segment, merged) = writing.publish(merge)?;
+    Ok((taken.map(|taken| Taken { segment, merged, ..taken }), unkept))
 }
 
 /// Few changes, in memory.

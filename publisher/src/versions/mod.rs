@@ -20,9 +20,9 @@ pub(crate) use self::{
     forgotten::Forgotten,
     journal::{Journal, Version, VersionLine, spellings},
     links::{Memento, VersionLinks},
-    segments::{advanced, remove_all, sweep},
+    segments::{Merge, advanced, remove_all, sweep},
     sharing::sharers,
     store::{Content, Store},
-    taken::Taken,
+    taken::{Merged, Taken},
     taking::{Records, Taking},
 };

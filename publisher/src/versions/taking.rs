@@ -14,7 +14,7 @@ use super::{
     forgotten::Forgotten,
     journal::{Finder, Journal, Lines, VersionLine},
     links::{Memento, VersionLinks},
-    segments,
+    segments::{self, Merge},
     store::{Content, Incoming, Store},
     taken::{Taken, Unkept},
 };
@@ -42,6 +42,8 @@ struct Work {
     finder: Finder,
     /// The name of the file that the run adds to the journal.
     name: String,
+    /// What the run merges of the journal if it adds to it.
+    merge: Option<Merge>,
     /// Whether the journal may lack resources, or know more than there are.
     is_due: bool,
     /// Whether one resource can have several changes in this run.
@@ -84,6 +86,7 @@ impl Taking {
         let journal = Journal::with(out, kept);
         let taken = Taken {
             segment: None,
+            merged: None,
             count: 0,
             bytes: 0,
             copied: 0,
@@ -99,6 +102,7 @@ impl Taking {
             finder: journal.finder(),
             journal,
             name: segments::name(build),
+            merge: kept.and_then(|kept| Merge::due(out, &kept.segments, build)),
             is_due,
             repeats: false,
             standing: None,
@@ -188,6 +192,11 @@ impl Taking {
     /// The name of the file for what the journal is to have.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|work| work.name.as_str())
+    }
+
+    /// What is to be merged if the run adds to the journal. Of one that cannot be read nothing is.
+    pub(crate) fn merge(&mut self) -> Option<Merge> {
+        self.0.as_mut().filter(|work| !work.is_unreadable)?.merge.take()
     }
 
     /// Brings the bytes to the disk.
