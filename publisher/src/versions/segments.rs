@@ -150,6 +150,8 @@ mod tests {
         });
         let taken = Taken { segment, merged, count, bytes, copied, first, last, replaced, is_whole: true };
         let kept = advanced(before, &taken);
+        let planned: Taken = serde_json::from_str(&serde_json::to_string(&taken).unwrap()).unwrap();
+        assert_eq!(advanced(before, &planned), kept, "an interrupted run is completed by its plan");
         sweep(out, [before, Some(&kept)]).unwrap();
         kept
     }

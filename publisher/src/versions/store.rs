@@ -382,6 +382,9 @@ mod tests {
             assert_eq!(to_sync(synced), all, "{synced:?}");
         }
         assert!(to_sync(Some(named + second)).is_empty());
+        // As a removal changes it, which leaves no time in the folder of all.
+        File::open(&folder).unwrap().set_modified(named + 2 * second).unwrap();
+        assert!(to_sync(Some(named + second)).is_empty(), "nothing got a name");
         assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
         let newest = out.path().join("versions-2.jsonl");
         let synced = || Incoming::new(store.clone(), Some(newest.as_path())).synced;
