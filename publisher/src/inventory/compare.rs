@@ -13,7 +13,7 @@ use super::{
     moments::{Moments, later},
     patches::Patches,
     stored::{InBase, Line, Merged, StoredInventory},
-    writing::Writing,
+    writing::{RecordedChange, Writing},
 };
 use crate::{
     state::Totals,
@@ -94,10 +94,10 @@ impl TakeSnapshot<'_> {
             if let Some((change, item)) = recorded.filter(|_| is_recorded) {
                 let moment = moments.next(change, &item)?;
                 changes.count(change);
-                let mut event = Event::new(change, moment, item);
-                let seen = self.versions.take(&mut event);
+                let event = Event::new(change, moment, item);
+                let (seen, memento) = self.versions.take(&event);
                 writing.versions(self.versions.name(), &seen)?;
-                writing.event(event)?;
+                writing.event(RecordedChange { event, memento })?;
             }
         }
         (self.observe)(started, None)?;
@@ -110,10 +110,11 @@ impl TakeSnapshot<'_> {
 }
 
 /// Brings the bytes of versions to the disk, and then the files of the run, which tell of them.
-fn published(writing: Writing, versions: Taking) -> Result<(Option<Taken>, Unkept), BuildError> {
+fn published(writing: Writing, mut versions: Taking) -> Result<(Option<Taken>, Unkept), BuildError> {
+    let merge = versions.merge();
     let (taken, unkept) = versions.finish();
-    let segment = writing.publish()?;
-    Ok((taken.map(|taken| Taken { segment, ..taken }), unkept))
+    let (segment, merged) = writing.publish(merge)?;
+    Ok((taken.map(|taken| Taken { segment, merged, ..taken }), unkept))
 }
 
 /// Few changes, in memory.
@@ -122,15 +123,15 @@ pub(super) struct ChangeRecorder {
     versions: Taking,
     seen: Vec<VersionLine>,
     changes: Changes,
-    events: Vec<Event>,
+    recorded: Vec<RecordedChange>,
     /// The resources as they are now; `None` for those that are gone.
     outcome: BTreeMap<String, Option<Known>>,
 }
 
 impl ChangeRecorder {
     pub(super) fn new(moments: Moments, versions: Taking) -> Self {
-        let (changes, events, outcome, seen) = Default::default();
-        Self { moments, versions, seen, changes, events, outcome }
+        let (changes, recorded, outcome, seen) = Default::default();
+        Self { moments, versions, seen, changes, recorded, outcome }
     }
 
     /// Records given changes, as they are and in their order.
@@ -174,9 +175,10 @@ impl ChangeRecorder {
     fn record(&mut self, change: Change, item: Item) -> Result<(), BuildError> {
         let moment = self.moments.next(change, &item)?;
         self.changes.count(change);
-        let mut event = Event::new(change, moment, item);
-        self.seen.extend(self.versions.take(&mut event));
-        self.events.push(event);
+        let event = Event::new(change, moment, item);
+        let (seen, memento) = self.versions.take(&event);
+        self.seen.extend(seen);
+        self.recorded.push(RecordedChange { event, memento });
         Ok(())
     }
 
@@ -188,7 +190,7 @@ impl ChangeRecorder {
         mut totals: Totals,
         is_whole: bool,
     ) -> Result<Compared, BuildError> {
-        let Self { moments, versions, mut seen, changes, events, outcome } = self;
+        let Self { moments, versions, mut seen, changes, recorded, outcome } = self;
         let mut finder = last.finder()?;
         for (loc, now) in &outcome {
             let before = finder.find(loc)?;
@@ -199,8 +201,8 @@ impl ChangeRecorder {
             totals.bytes = (totals.bytes + length(now)).saturating_sub(length(&before));
         }
         let mut next = Writing::begin(out, is_whole)?;
-        for event in events {
-            next.event(event)?;
+        for change in recorded {
+            next.event(change)?;
         }
         // Those of one resource stay in their order.
         seen.sort_by(|one, other| one.loc().cmp(other.loc()));

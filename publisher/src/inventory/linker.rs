@@ -12,6 +12,7 @@ use resync_core::{
     origins::{Origin, Origins},
 };
 
+use super::writing::RecordedChange;
 use crate::{
     settings::{LinkTemplate, Settings, is_target},
     versions::VersionLinks,
@@ -97,6 +98,16 @@ impl Linker {
     fn is_there(&self, url: &str) -> bool {
         let path = url.strip_prefix(&self.base).and_then(path_of);
         path.is_some_and(|path| self.directory.join(path).is_file())
+    }
+
+    /// A recorded change with its links, of which the one to its version comes before those of the templates.
+    pub(crate) fn recorded(&self, recorded: Result<RecordedChange, BuildError>) -> Result<Event, BuildError> {
+        let RecordedChange { mut event, memento } = recorded?;
+        if let (Some(versions), Some(memento)) = (&self.versions, memento) {
+            let link = versions.memento(&event, memento);
+            event.item.links.push(link);
+        }
+        self.event(Ok(event))
     }
 
     /// A change with its links; a deletion has none. Where a template leads to a memento elsewhere, the link to our own goes (MEM-035).

@@ -266,7 +266,8 @@ mod tests {
 
     fn recorded(out: &Path) -> Vec<(Change, String)> {
         let name = |event: resync_core::build::Event| event.item.loc.replace("http://example.org/c/", "");
-        changes(out).unwrap().map(Result::unwrap).map(|event| (event.change, name(event))).collect()
+        let events = changes(out).unwrap().map(|change| change.unwrap().event);
+        events.map(|event| (event.change, name(event))).collect()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::stored::{self, JsonLines, Line, write_known, write_line};
 use crate::{
     helpers::{files, serde_text::text},
     state::{FOLDER, Segment},
-    versions::VersionLine,
+    versions::{Memento, Merge, Merged, VersionLine},
 };
 
 /// The changes between the last inventory and the next one.
@@ -71,8 +71,8 @@ impl Writing {
         write_line(&mut self.lines, line).map_err(|source| unwritable(&self.out, self.name, source))
     }
 
-    pub(super) fn event(&mut self, event: Event) -> Result<(), BuildError> {
-        write_line(&mut self.changes, &EventLine::from(event))
+    pub(super) fn event(&mut self, change: RecordedChange) -> Result<(), BuildError> {
+        write_line(&mut self.changes, &EventLine::from(change))
             .map_err(|source| unwritable(&self.out, CHANGES, source))
     }
 
@@ -97,22 +97,44 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives the files their names; returns the one for the journal of versions. One without the others does no harm before there is a
-    /// plan; and the removal of the last plan is durable before, since the folder is synced with the files.
-    pub(super) fn publish(self) -> Result<Option<Segment>, BuildError> {
+    /// Gives the files their names; returns the one for the journal of versions, and if there is one, the other that takes the place of
+    /// older ones. One without the others does no harm before there is a plan; and the removal of the last plan is durable before, since the
+    /// folder is synced with the files.
+    pub(super) fn publish(
+        self,
+        merge: Option<Merge>,
+    ) -> Result<(Option<Segment>, Option<Merged>), BuildError> {
         let Self { out, mut sink, name, lines, changes, versions, .. } = self;
         let written = |file: BufWriter<FolderDraft>, name: &str| {
             file.into_inner().map_err(|error| unwritable(&out, name, error.into_error()))
         };
         let mut files = vec![written(lines, name)?, written(changes, CHANGES)?];
-        let mut segment = None;
+        let (mut segment, mut merged) = (None, None);
         if let Some(Versions { name, bytes, lines, .. }) = versions {
             files.push(written(lines, &name)?);
             segment = Some(Segment { name, bytes });
+            if let Some((file, of)) = merge.and_then(|merge| write_merged(&mut sink, merge)) {
+                files.push(file);
+                merged = Some(of);
+            }
         }
         sink.publish_together(files).map_err(|source| unwritable(&out, name, source))?;
-        Ok(segment)
+        Ok((segment, merged))
     }
+}
+
+/// Writes a file that takes the place of others of the journal. Where that fails, they stay.
+fn write_merged(sink: &mut FolderSink, merge: Merge) -> Option<(FolderDraft, Merged)> {
+    let written = sink.create(merge.name()).and_then(|draft| {
+        let mut lines = BufWriter::with_capacity(stored::BUFFER, draft);
+        let merged = merge.write(&mut lines)?;
+        let draft = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok((draft, merged))
+    });
+    if let Err(error) = &written {
+        tracing::warn!(%error, "cannot merge files of the journal of versions; they stay as they are");
+    }
+    written.ok()
 }
 
 /// What cannot be written, by its path.
@@ -120,12 +142,19 @@ fn unwritable(out: &Path, name: &str, source: io::Error) -> BuildError {
     BuildError::Write { name: out.join(FOLDER).join(name).display().to_string(), source }
 }
 
+/// A change between the last inventory and the next one.
+pub(crate) struct RecordedChange {
+    pub(crate) event: Event,
+    /// The version to which it is to link. The link is made when the change is listed: it is longer than the rest.
+    pub(crate) memento: Option<Memento>,
+}
+
 /// The changes between the last inventory and the next one.
 pub(crate) fn changes(
     out: &Path,
-) -> Result<impl Iterator<Item = Result<Event, BuildError>> + use<>, BuildError> {
+) -> Result<impl Iterator<Item = Result<RecordedChange, BuildError>> + use<>, BuildError> {
     let lines = JsonLines::<EventLine>::open(&out.join(FOLDER).join(CHANGES))?;
-    Ok(lines.map(|line| line.map(Event::from)))
+    Ok(lines.map(|line| line.map(RecordedChange::from)))
 }
 
 /// Makes the next inventory the last one, unless that was done before. A crash may bring the changes back: without a plan nobody reads them.
@@ -141,18 +170,22 @@ struct EventLine {
     #[serde(with = "text")]
     moment: DateTime,
     resource: Line,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memento: Option<Memento>,
 }
 
-impl From<Event> for EventLine {
-    fn from(Event { change, moment, item }: Event) -> Self {
-        Self { change, moment, resource: Line::of(item, None) }
+impl From<RecordedChange> for EventLine {
+    fn from(RecordedChange { event, memento }: RecordedChange) -> Self {
+        let Event { change, moment, item } = event;
+        Self { change, moment, resource: Line::of(item, None), memento }
     }
 }
 
-impl From<EventLine> for Event {
-    fn from(EventLine { change, moment, resource }: EventLine) -> Self {
+impl From<EventLine> for RecordedChange {
+    fn from(EventLine { change, moment, resource, memento }: EventLine) -> Self {
         let loc = resource.loc.clone();
-        Self::new(change, moment, resource.into_known().map_or_else(|| Item::new(loc), |known| known.item))
+        let item = resource.into_known().map_or_else(|| Item::new(loc), |known| known.item);
+        Self { event: Event::new(change, moment, item), memento }
     }
 }
 
@@ -168,7 +201,7 @@ mod tests {
             let out = tempfile::tempdir().unwrap();
             let writing = Writing::begin(out.path(), is_whole).unwrap();
             fs::remove_dir_all(out.path().join(FOLDER)).unwrap();
-            let error = writing.publish().unwrap_err();
+            let error = writing.publish(None).unwrap_err();
             let BuildError::Write { name, .. } = &error else { panic!("{error}") };
             assert_eq!(Path::new(name), out.path().join(FOLDER).join(expected));
         }

@@ -9,8 +9,19 @@ use resync_core::{
     document::{Link, Relation},
     memento::{LINK_FORMAT_TYPE, Layout, Stamp, VERSIONS_PATH},
 };
+use serde::{Deserialize, Serialize};
 
-use crate::{settings::Settings, site::Site};
+use crate::{helpers::serde_text::text, settings::Settings, site::Site};
+
+/// The version that a change led to, as far as the change does not tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Memento {
+    /// How many versions of the resource came before it in the same second (MEM-032).
+    pub(super) ordinal: u64,
+    /// The SHA-256 of its bytes.
+    #[serde(with = "text")]
+    pub(super) digest: Digest,
+}
 
 /// Makes the links of a set whose versions are kept.
 pub(crate) struct VersionLinks {
@@ -40,8 +51,8 @@ impl VersionLinks {
     }
 
     /// From an entry to the version that it tells.
-    pub(crate) fn memento(&self, event: &Event, ordinal: u64, digest: Digest) -> Link {
-        let Event { moment, item, .. } = event;
+    pub(crate) fn memento(&self, event: &Event, memento: Memento) -> Link {
+        let (Event { moment, item, .. }, Memento { ordinal, digest }) = (event, memento);
         let href = self.layout.memento(Stamp::new(*moment, ordinal), &item.loc);
         Link {
             hash: digest.into(),

@@ -19,10 +19,10 @@ pub use self::taken::Unkept;
 pub(crate) use self::{
     forgotten::Forgotten,
     journal::{Journal, Version, VersionLine, spellings},
-    links::VersionLinks,
-    segments::{advanced, remove_all, sweep},
+    links::{Memento, VersionLinks},
+    segments::{Merge, advanced, remove_all, sweep},
     sharing::sharers,
     store::{Content, Store},
-    taken::Taken,
+    taken::{Merged, Taken},
     taking::{Records, Taking},
 };

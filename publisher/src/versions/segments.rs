@@ -1,17 +1,17 @@
 //! The files of the journal from one run to the next: each run adds one, and small ones are merged, so that there are few and none is
-//! rewritten often. A merge syncs a file of its own, so most runs make none.
+//! rewritten often.
 
 use std::{
-    io::{self, BufWriter, Write as _},
-    path::Path,
+    io::{self, Write},
+    path::{Path, PathBuf},
 };
 
-use resync_core::build::{BuildError, Documents as _, FolderSink, Sink as _};
+use resync_core::build::{Documents as _, FolderSink};
 
 use super::{
     journal::{Lines, paths},
     store::Store,
-    taken::Taken,
+    taken::{Merged, Taken},
 };
 use crate::{
     error::{Action, Error},
@@ -21,8 +21,6 @@ use crate::{
 
 /// So many are merged at once, or more.
 const TOGETHER: usize = 4;
-/// Bytes that are written at once.
-const BUFFER: usize = 64 * 1024;
 
 /// How the names of these files begin and end.
 const NAME: (&str, &str) = ("versions-", ".jsonl");
@@ -32,8 +30,8 @@ pub(super) fn name(build: u64) -> String {
     format!("{}{build}{}", NAME.0, NAME.1)
 }
 
-/// What is kept after a run that saw these versions. Done again, it is the same.
-pub(crate) fn advanced(out: &Path, before: Option<&KeptVersions>, taken: &Taken, build: u64) -> KeptVersions {
+/// What is kept after a run that saw these versions.
+pub(crate) fn advanced(before: Option<&KeptVersions>, taken: &Taken) -> KeptVersions {
     let mut kept = before.cloned().unwrap_or_else(|| KeptVersions {
         segments: Vec::new(),
         count: 0,
@@ -44,47 +42,60 @@ pub(crate) fn advanced(out: &Path, before: Option<&KeptVersions>, taken: &Taken,
         replaced: None,
         is_whole: false,
     });
+    if let Some(Merged { from, segment }) = &taken.merged {
+        kept.segments.truncate(*from);
+        kept.segments.push(segment.clone());
+    }
     kept.segments.extend(taken.segment.clone());
     kept.count += taken.count;
     kept.bytes += taken.bytes;
     kept.until = kept.until.max(taken.last);
     kept.replaced = kept.replaced.or(taken.replaced);
     kept.is_whole = taken.is_whole;
-    if let Err(error) = merge(out, &mut kept.segments, build) {
-        tracing::warn!(%error, "cannot merge files of the journal of versions; they stay as they are");
-    }
     kept
 }
 
-/// Merges the last files as soon as several have less than twice the length of those after them together.
-fn merge(out: &Path, segments: &mut Vec<Segment>, build: u64) -> Result<(), BuildError> {
-    let mut from = segments.len();
-    let mut bytes = 0;
-    while let Some(segment) = from.checked_sub(1).and_then(|last| segments.get(last))
-        && (bytes == 0 || segment.bytes < 2 * bytes)
-    {
-        (from, bytes) = (from - 1, bytes + segment.bytes);
+/// The last files of the journal that are to become one, which a run writes with its own files: so a merge takes no sync that the run does
+/// not take.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    name: String,
+    from: usize,
+    paths: Vec<PathBuf>,
+}
+
+impl Merge {
+    /// For the run of a number: the last files as soon as several have less than twice the length of those after them together.
+    pub(super) fn due(out: &Path, segments: &[Segment], build: u64) -> Option<Self> {
+        let mut from = segments.len();
+        let mut bytes = 0;
+        while let Some(segment) = from.checked_sub(1).and_then(|last| segments.get(last))
+            && (bytes == 0 || segment.bytes < 2 * bytes)
+        {
+            (from, bytes) = (from - 1, bytes + segment.bytes);
+        }
+        (segments.len() - from >= TOGETHER).then(|| Self {
+            name: format!("{}{build}-merged{}", NAME.0, NAME.1),
+            from,
+            paths: paths(out, &segments[from..]),
+        })
     }
-    if segments.len() - from < TOGETHER {
-        return Ok(());
+
+    /// The name of the one file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
-    let name = format!("{}{build}-merged{}", NAME.0, NAME.1);
-    let failed =
-        |source| BuildError::Write { name: out.join(FOLDER).join(&name).display().to_string(), source };
-    let mut sink = FolderSink::open(out.join(FOLDER))?;
-    let mut draft = BufWriter::with_capacity(BUFFER, sink.create(&name).map_err(failed)?);
-    let (mut line, mut bytes) = (Vec::new(), 0);
-    let mut lines = Lines::of(&paths(out, &segments[from..])).map_err(failed)?;
-    while lines.next_into(&mut line).map_err(failed)? {
-        draft.write_all(&line).map_err(failed)?;
-        bytes += line.len() as u64;
+
+    /// Writes it.
+    pub(crate) fn write(self, out: &mut impl Write) -> io::Result<Merged> {
+        let Self { name, from, paths } = self;
+        let (mut lines, mut line, mut bytes) = (Lines::of(&paths)?, Vec::new(), 0);
+        while lines.next_into(&mut line)? {
+            out.write_all(&line)?;
+            bytes += line.len() as u64;
+        }
+        Ok(Merged { from, segment: Segment { name, bytes } })
     }
-    let draft = draft.into_inner().map_err(|error| failed(error.into_error()))?;
-    let staged = sink.stage(draft).map_err(failed)?;
-    sink.publish(staged).map_err(failed)?;
-    segments.truncate(from);
-    segments.push(Segment { name, bytes });
-    Ok(())
 }
 
 /// Removes files of the journal that neither the state nor the one before names: who reads by the latter still finds its own.
@@ -133,10 +144,14 @@ mod tests {
         let segment = Some(Segment { name: name(build), bytes: text.len() as u64 });
         let (count, bytes, copied) = (locs.len() as u64, 10, 0);
         let (first, last, replaced) = (moment, moment, Some(moment));
-        let taken = Taken { segment, count, bytes, copied, first, last, replaced, is_whole: true };
-        let kept = advanced(out, before, &taken, build);
-        let again = advanced(out, before, &taken, build);
-        assert_eq!(kept, again, "an interrupted run does it again");
+        let merged = before.and_then(|before| Merge::due(out, &before.segments, build)).map(|merge| {
+            let mut file = fs::File::create(out.join(FOLDER).join(merge.name())).unwrap();
+            merge.write(&mut file).unwrap()
+        });
+        let taken = Taken { segment, merged, count, bytes, copied, first, last, replaced, is_whole: true };
+        let kept = advanced(before, &taken);
+        let planned: Taken = serde_json::from_str(&serde_json::to_string(&taken).unwrap()).unwrap();
+        assert_eq!(advanced(before, &planned), kept, "an interrupted run is completed by its plan");
         sweep(out, [before, Some(&kept)]).unwrap();
         kept
     }
@@ -154,7 +169,7 @@ mod tests {
             assert!(kept.segments.len() < 10, "{kept:?}");
             assert_eq!(kept.segments[0], first.segments[0], "the large one stays");
         }
-        assert!(merges < 98 / 3, "{merges}: most runs sync no other file than their own");
+        assert!(merges < 98 / 3, "{merges}: most runs write no other file than their own");
         let journal = Journal::with(out.path(), Some(&kept));
         let moments: Vec<_> =
             journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();

@@ -221,6 +221,10 @@ impl Incoming {
 
 /// The folders of contents that changed at this moment or later, with that of all; every one where there was no such moment.
 fn changed_since(all: &Path, moment: Option<SystemTime>) -> io::Result<Vec<PathBuf>> {
+    // A run makes its drafts in the folder of all: as long as that is older, nothing got a name in another one.
+    if fs::metadata(all).and_then(|all| all.modified()).is_ok_and(|modified| Some(modified) < moment) {
+        return Ok(Vec::new());
+    }
     let folders = match fs::read_dir(all) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -378,6 +382,9 @@ mod tests {
             assert_eq!(to_sync(synced), all, "{synced:?}");
         }
         assert!(to_sync(Some(named + second)).is_empty());
+        // As a removal changes it, which leaves no time in the folder of all.
+        File::open(&folder).unwrap().set_modified(named + 2 * second).unwrap();
+        assert!(to_sync(Some(named + second)).is_empty(), "nothing got a name");
         assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
         let newest = out.path().join("versions-2.jsonl");
         let synced = || Incoming::new(store.clone(), Some(newest.as_path())).synced;

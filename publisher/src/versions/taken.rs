@@ -10,11 +10,22 @@ use crate::{
     state::Segment,
 };
 
+/// One file of the journal in the place of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Merged {
+    /// How many files stay before it.
+    pub(super) from: usize,
+    pub(super) segment: Segment,
+}
+
 /// What a run has taken, as its plan has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Taken {
     /// The file with what the journal is to have; absent where that is nothing.
     pub(crate) segment: Option<Segment>,
+    /// The file that takes the place of others of the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) merged: Option<Merged>,
     /// Number of versions in it whose bytes are kept.
     pub(crate) count: u64,
     /// The length of the bytes that were not there before.

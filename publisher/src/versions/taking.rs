@@ -1,4 +1,5 @@
-//! What a run sees for the first time: takes the bytes, links to them, and says what the journal is to have (MEM-010, MEM-012, MEM-014).
+//! What a run sees for the first time: takes the bytes, says which are to be linked to, and what the journal is to have (MEM-010, MEM-012,
+//! MEM-014).
 
 use std::{collections::HashMap, io, iter::Peekable, path::Path, sync::Arc};
 
@@ -12,8 +13,8 @@ use resync_core::{
 use super::{
     forgotten::Forgotten,
     journal::{Finder, Journal, Lines, VersionLine},
-    links::VersionLinks,
-    segments,
+    links::{Memento, VersionLinks},
+    segments::{self, Merge},
     store::{Content, Incoming, Store},
     taken::{Taken, Unkept},
 };
@@ -41,6 +42,8 @@ struct Work {
     finder: Finder,
     /// The name of the file that the run adds to the journal.
     name: String,
+    /// What the run merges of the journal if it adds to it.
+    merge: Option<Merge>,
     /// Whether the journal may lack resources, or know more than there are.
     is_due: bool,
     /// Whether one resource can have several changes in this run.
@@ -83,6 +86,7 @@ impl Taking {
         let journal = Journal::with(out, kept);
         let taken = Taken {
             segment: None,
+            merged: None,
             count: 0,
             bytes: 0,
             copied: 0,
@@ -98,6 +102,7 @@ impl Taking {
             finder: journal.finder(),
             journal,
             name: segments::name(build),
+            merge: kept.and_then(|kept| Merge::due(out, &kept.segments, build)),
             is_due,
             repeats: false,
             standing: None,
@@ -156,8 +161,8 @@ impl Taking {
         }
     }
 
-    /// Takes what a change led to, and adds the link to it; returns what the journal is to have.
-    pub(crate) fn take(&mut self, event: &mut Event) -> Vec<VersionLine> {
+    /// Takes what a change led to; returns what the journal is to have, and the version that is to be linked to.
+    pub(crate) fn take(&mut self, event: &Event) -> (Vec<VersionLine>, Option<Memento>) {
         self.work(|work| work.take(event))
     }
 
@@ -189,6 +194,11 @@ impl Taking {
         self.0.as_ref().map(|work| work.name.as_str())
     }
 
+    /// What is to be merged if the run adds to the journal. Of one that cannot be read nothing is.
+    pub(crate) fn merge(&mut self) -> Option<Merge> {
+        self.0.as_mut().filter(|work| !work.is_unreadable)?.merge.take()
+    }
+
     /// Brings the bytes to the disk.
     pub(crate) fn finish(self) -> (Option<Taken>, Unkept) {
         let Some(mut work) = self.0 else { return (None, Unkept::default()) };
@@ -203,25 +213,22 @@ impl Taking {
 }
 
 impl Work {
-    fn take(&mut self, event: &mut Event) -> io::Result<Vec<VersionLine>> {
+    fn take(&mut self, event: &Event) -> io::Result<(Vec<VersionLine>, Option<Memento>)> {
         let (mut lines, before) = self.pass(Some(&event.item.loc), event.moment)?;
         if !self.links.applies(&event.item.loc) {
             lines.extend(self.no_longer_kept(before, event.moment));
-            return Ok(lines);
+            return Ok((lines, None));
         }
         let ordinal = self.ordinal(event)?;
-        let mut digest = None;
+        let (mut digest, mut memento) = (None, None);
         if event.change != Change::Deleted {
             let (told, is_kept) = self.keep(event);
             digest = told;
             let is_linked = event.item.links.iter().any(|link| link.rel == Relation::Memento);
-            if let Some(digest) = told.filter(|_| is_kept && !is_linked) {
-                let link = self.links.memento(event, ordinal, digest);
-                event.item.links.push(link);
-            }
+            memento = told.filter(|_| is_kept && !is_linked).map(|digest| Memento { ordinal, digest });
         }
         lines.push(self.line(event, digest));
-        Ok(lines)
+        Ok((lines, memento))
     }
 
     fn unchanged(&mut self, item: &Item, moment: DateTime) -> io::Result<Vec<VersionLine>> {

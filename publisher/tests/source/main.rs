@@ -21,6 +21,7 @@ mod power_cuts;
 mod python;
 mod rich_site;
 mod serving;
+mod sharing_blocks;
 mod support;
 mod synced;
 mod trying;

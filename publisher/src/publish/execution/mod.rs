@@ -197,7 +197,7 @@ impl<'a> Execution<'a> {
     /// The changes with their links.
     fn changes(&self) -> Result<impl Iterator<Item = Result<Event, build::BuildError>> + use<>, Error> {
         let linker = Arc::clone(&self.linker);
-        Ok(inventory::changes(self.out)?.map(move |event| linker.event(event)))
+        Ok(inventory::changes(self.out)?.map(move |change| linker.recorded(change)))
     }
 
     fn documents(&self) -> build::Site {

@@ -16,5 +16,5 @@ pub(super) fn after(out: &Path, plan: &Plan, before: Option<&State>) -> Result<O
         return before.map_or(Ok(()), |_| remove_all(out)).map(|()| None);
     }
     let Some(taken) = &plan.versions else { return Ok(before.cloned()) };
-    Ok(Some(advanced(out, before, taken, plan.build)))
+    Ok(Some(advanced(before, taken)))
 }
