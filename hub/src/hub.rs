@@ -181,12 +181,7 @@ impl Hub {
         let (requests, denials, verifying) =
             parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
         let ping_limit = PingLimit::new(&config.limits).divided_among(&hubs);
-        let fetching = FetchingParts {
-            authority: authority.clone(),
-            redirects: ping_limit.of_redirects(),
-            budget: budgets.fetches.clone(),
-            tracer: tracer.clone(),
-        };
+        let fetching = FetchingParts::new(&authority, &ping_limit, &budgets, &tracer);
         let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
         let drain = drain(config, &store);
         let delivery = delivery.take_all(waiting).await?;
@@ -375,6 +370,13 @@ struct FetchingParts {
     redirects: RedirectLimit,
     budget: BodyBudget,
     tracer: Tracer,
+}
+
+impl FetchingParts {
+    fn new(authority: &Authority, pings: &PingLimit, budgets: &Budgets, tracer: &Tracer) -> Self {
+        let (authority, tracer) = (authority.clone(), tracer.clone());
+        Self { authority, redirects: pings.of_redirects(), budget: budgets.fetches.clone(), tracer }
+    }
 }
 
 impl Parts<'_> {

@@ -345,7 +345,8 @@ impl Target {
     }
 
     /// Another disk.
-    #[cfg(all(test, unix))]
+    #[cfg(unix)]
+    #[cfg(test)]
     pub(crate) fn on(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self

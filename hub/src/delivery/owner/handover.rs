@@ -27,9 +27,10 @@ impl Owner {
         self.0.is_leaving.store(true, Ordering::SeqCst);
         let shards = self.0.workers.all_assigned();
         let (all, handing_over) = (shards.len(), self.hand_over(shards.into_iter().collect()));
-        match timeout(LONGEST, handing_over).await {
-            Ok(saved) => info!(shards = all, saved, "shards handed over to other hubs"),
-            Err(_) => debug!(shards = all, "shards not handed over in time: they are when the workers end"),
+        if let Ok(saved) = timeout(LONGEST, handing_over).await {
+            info!(shards = all, saved, "shards handed over to other hubs");
+        } else {
+            debug!(shards = all, "shards not handed over in time: they are when the workers end");
         }
     }
 
