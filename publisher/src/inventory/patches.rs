@@ -1,9 +1,10 @@
 //! JSON Patches from one version of a JSON file to the next (RS-174, RS-176, RFC 6902).
 //!
 //! The last version of each file is stored beside the inventory. A patch is made only between bytes whose digests are in the last and in the next
-//! inventory. So after a crash a patch can be missing, but never wrong.
+//! inventory. So after a crash a patch can be missing, but never wrong. None begins at, or leads to, bytes that are forgotten.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -15,7 +16,7 @@ use resync_core::{
 };
 use serde_json::{Number, Value};
 
-use crate::{helpers::files, settings::Settings, site::Site, state::FOLDER};
+use crate::{helpers::files, settings::Settings, site::Site, state::FOLDER, versions::Forgotten};
 
 /// The folder of the patches, under OUT and under the base URL.
 pub(crate) const PATCH_FOLDER: &str = "resync/patches";
@@ -35,17 +36,29 @@ struct Work {
     versions: PathBuf,
     out: PathBuf,
     site: Site,
+    /// The bytes of which nothing is stored.
+    forgotten: HashSet<Digest>,
 }
 
 impl Patches {
     pub(super) fn of(settings: &Settings, out: &Path) -> Self {
-        Self(settings.json_patch.then(|| Work {
-            base: settings.base_url.to_string(),
-            directory: settings.directory.clone(),
-            versions: out.join(FOLDER).join("versions"),
-            out: out.to_owned(),
-            site: Site::of(settings),
-        }))
+        if !settings.json_patch {
+            return Self::none();
+        }
+        match Forgotten::load(out) {
+            Ok(forgotten) => Self(Some(Work {
+                base: settings.base_url.to_string(),
+                directory: settings.directory.clone(),
+                versions: out.join(FOLDER).join("versions"),
+                out: out.to_owned(),
+                site: Site::of(settings),
+                forgotten: forgotten.all(),
+            })),
+            Err(error) => {
+                tracing::warn!(%error, "no JSON Patch is made, since nobody can tell what is forgotten");
+                Self::none()
+            }
+        }
     }
 
     pub(super) fn none() -> Self {
@@ -93,9 +106,13 @@ impl Work {
             return Ok(None);
         }
         let version = self.version(after);
-        let known = fs::read(&version).unwrap_or_default();
+        let known = fs::read(&version).ok().filter(|known| !self.is_forgotten(known)).unwrap_or_default();
         let Ok(now) = fs::read(self.directory.join(path)) else { return Ok(None) };
         if !is_of(&now, after) {
+            return Ok(None);
+        }
+        if self.is_forgotten(&now) {
+            files::remove_unsynced(&version).map_err(unwritable(&version))?;
             return Ok(None);
         }
         fs::create_dir_all(&self.versions).map_err(unwritable(&self.versions))?;
@@ -113,6 +130,11 @@ impl Work {
             media_type: Some(PATCH_TYPE.to_owned()),
             ..Link::new(Relation::Patch, place.url)
         }))
+    }
+
+    fn is_forgotten(&self, bytes: &[u8]) -> bool {
+        // Mostly nothing is, and then nothing is read twice.
+        !self.forgotten.is_empty() && self.forgotten.contains(&Digest::of(Algorithm::Sha256, bytes))
     }
 
     fn version(&self, item: &Item) -> PathBuf {

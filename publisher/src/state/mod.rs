@@ -9,6 +9,7 @@ mod lock;
 mod versions;
 
 use std::{
+    cmp::Ordering,
     collections::BTreeMap,
     ops::Range,
     path::{Path, PathBuf},
@@ -20,7 +21,7 @@ use resync_core::{
     digest::Digest,
     document::Capability,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub(crate) use self::lock::{DumpLock, Lock, is_lock, lock_configuration, lock_description, lock_hub};
 pub use self::versions::{KeptVersions, Segment};
@@ -300,7 +301,7 @@ impl State {
     pub fn load_if_built(out: &Path) -> Result<Option<Self>, Error> {
         let path = path(out);
         let bytes = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))?;
-        bytes.map(|bytes| parse(&bytes, path)).transpose()
+        bytes.map(|bytes| parse(&bytes, &path)).transpose()
     }
 
     /// Replaces the state.
@@ -361,18 +362,27 @@ pub(crate) fn change_notification_path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("change-notification.xml")
 }
 
-fn parse(bytes: &[u8], path: PathBuf) -> Result<State, Error> {
+fn parse(bytes: &[u8], path: &Path) -> Result<State, Error> {
+    parse_format(bytes, path, FORMAT, |reason| Error::Damaged { path: path.to_owned(), reason })
+}
+
+/// Reads JSON that says its `format`. Of a newer one nothing else is read, since nobody knows what it means.
+pub(crate) fn parse_format<T: DeserializeOwned>(
+    bytes: &[u8],
+    path: &Path,
+    supported: u32,
+    damaged: impl Fn(String) -> Error,
+) -> Result<T, Error> {
     #[derive(Deserialize)]
     struct Version {
         format: u64,
     }
-    let damaged = |error: serde_json::Error, path| Error::Damaged { path, reason: error.to_string() };
-    match serde_json::from_slice::<Version>(bytes) {
-        Ok(Version { format: found }) if found > u64::from(FORMAT) => {
-            Err(Error::Newer { path, found, supported: FORMAT })
-        }
-        Ok(_) => serde_json::from_slice(bytes).map_err(|error| damaged(error, path)),
-        Err(error) => Err(damaged(error, path)),
+    let unreadable = |error: serde_json::Error| damaged(error.to_string());
+    let Version { format: found } = serde_json::from_slice(bytes).map_err(&unreadable)?;
+    match found.cmp(&u64::from(supported)) {
+        Ordering::Greater => Err(Error::Newer { path: path.to_owned(), found, supported }),
+        Ordering::Less => Err(damaged(format!("there is no format {found}"))),
+        Ordering::Equal => serde_json::from_slice(bytes).map_err(unreadable),
     }
 }
 
@@ -430,7 +440,7 @@ mod tests {
     #[test]
     fn a_state_of_an_archived_format_is_read() {
         let archived = include_str!("format-1.json");
-        let state = parse(archived.as_bytes(), PathBuf::from("format-1.json")).unwrap();
+        let state = parse(archived.as_bytes(), Path::new("format-1.json")).unwrap();
         assert_eq!(serde_json::to_string_pretty(&state).unwrap(), archived.trim_end());
     }
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
@@ -19,7 +20,7 @@ use super::store::Store;
 use crate::{
     error::{Action, Error},
     helpers::{files, serde_text::text_list},
-    state::{FOLDER, Lock},
+    state::{FOLDER, Lock, parse_format},
 };
 
 /// The version of `forgotten.json`.
@@ -39,21 +40,18 @@ pub(crate) struct Forgotten {
 
 impl Forgotten {
     /// Those of the set in `out`. Where they cannot be read, nobody can tell what may be kept.
-    pub(super) fn load(out: &Path) -> Result<Self, Error> {
+    pub(crate) fn load(out: &Path) -> Result<Self, Error> {
         let path = path(out);
         let bytes = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))?;
         let Some(bytes) = bytes else {
             return Ok(Self { format: FORMAT, pending: Vec::new(), gone: Vec::new() });
         };
-        match serde_json::from_slice::<Self>(&bytes) {
-            Ok(forgotten) if forgotten.format == FORMAT => Ok(forgotten),
-            Ok(other) => Err(Error::Newer { path, found: other.format.into(), supported: FORMAT }),
-            Err(error) => {
-                let advice = "bring this file back: it says what is never to be kept again";
-                let reason = io::Error::new(io::ErrorKind::InvalidData, format!("{error}; {advice}"));
-                Err(Error::cannot(Action::Read, &path)(reason))
-            }
-        }
+        let damaged = |reason: String| {
+            let advice = "bring this file back: it says what is never to be kept again";
+            let reason = io::Error::new(io::ErrorKind::InvalidData, format!("{reason}; {advice}"));
+            Error::cannot(Action::Read, &path)(reason)
+        };
+        parse_format(&bytes, &path, FORMAT, damaged)
     }
 
     /// Adds contents whose bytes are to go; from then on no run keeps them.
@@ -74,16 +72,26 @@ impl Forgotten {
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> HashSet<Digest> {
+    pub(crate) fn all(&self) -> HashSet<Digest> {
         self.pending.iter().chain(&self.gone).copied().collect()
     }
 
-    /// Removes the bytes that may still be there, durably, and what killed runs left without a name, since nobody knows what that is.
+    /// Removes the bytes that may still be there, durably, also where JSON Patches would begin at them, and what killed runs left without a
+    /// name, since nobody knows what that is.
     pub(super) fn remove(&self, store: &Store) -> io::Result<()> {
         if !self.is_pending() {
             return Ok(());
         }
         durable::sweep(store.folder())?;
+        let pending: HashSet<Digest> = self.pending.iter().copied().collect();
+        for entry in files::if_there(fs::read_dir(store.folder()))?.into_iter().flatten() {
+            let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
+            let digest = || File::open(&path).and_then(files::digest_of);
+            // What cannot be read may have them, and nobody misses it.
+            if kind.is_file() && digest().map_or(true, |digest| pending.contains(&digest)) {
+                files::remove_unsynced(&path)?;
+            }
+        }
         let mut folders = BTreeSet::from([store.folder().to_owned()]);
         for path in self.pending.iter().map(|digest| store.path(digest)) {
             files::remove_unsynced(&path)?;
@@ -145,9 +153,10 @@ mod tests {
         for (text, words) in [
             ("", "bring this file back"),
             ("{}", "bring this file back"),
-            (r#"{"format": 2, "pending": [], "gone": []}"#, "has format 2"),
+            (r#"{"format": 0, "pending": [], "gone": []}"#, "bring this file back"),
+            (r#"{"format": 2, "x": 1}"#, "has format 2"),
         ] {
-            std::fs::write(path(out.path()), text).unwrap();
+            fs::write(path(out.path()), text).unwrap();
             let error = Forgotten::load(out.path()).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("forgotten.json"), "{error}");
             let digest = Digest::of(Algorithm::Sha256, b"one");

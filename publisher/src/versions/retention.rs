@@ -382,6 +382,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_that_is_due_removes_what_is_to_be_forgotten_too_and_keeps_to_the_rules() {
+        let out = tempfile::tempdir().unwrap();
+        let rules = VersionRules { keep: Keep::Seconds(160), bytes: 1 << 30, only: Vec::new() };
+        let one = [(0, Some("one")), (10, Some("two")), (50, Some("three"))];
+        let (lock, _) = site(out.path(), rules, &[&one]);
+        Forgotten::add(&lock, [Digest::of(Algorithm::Sha256, b"three")]).unwrap();
+        apply(&lock, DateTime::from_unix_millis(200 * 1000).unwrap()).unwrap();
+        assert_eq!(left(out.path()), ["two"]);
+        assert!(!Forgotten::load(out.path()).unwrap().is_pending());
+        let kept = State::load(out.path()).unwrap().versions.unwrap();
+        assert_eq!((kept.count, kept.bytes, kept.present), (1, 3, 0));
+    }
+
+    #[test]
     fn moments_are_told_apart_as_far_as_there_is_room() {
         let mut histogram = Histogram::default();
         for moment in 0..200_000 {

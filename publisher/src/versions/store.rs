@@ -121,10 +121,9 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// For a store with this newest file of the journal, if there is any.
-    pub(super) fn new(store: Store, newest: Option<&Path>) -> Self {
-        let (pending, known, forgotten, unsynced) =
-            (Vec::new(), HashSet::new(), HashSet::new(), BTreeSet::new());
+    /// For a store with this newest file of the journal, if there is any, and without what is forgotten.
+    pub(super) fn new(store: Store, newest: Option<&Path>, forgotten: HashSet<Digest>) -> Self {
+        let (pending, known, unsynced) = (Vec::new(), HashSet::new(), BTreeSet::new());
         let synced = newest.and_then(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
         let there = OpenFolder::open(&store.folder);
         let (is_open, bytes, copied) = (false, 0, 0);
@@ -318,7 +317,7 @@ mod tests {
     /// A store in which the text `one` lies, its item and its digest.
     fn stored(out: &Path) -> (Store, Item, Digest) {
         let (store, item) = (Store::of(out), Item::new("http://e.x/").content(b"one"));
-        let mut incoming = Incoming::new(store.clone(), None);
+        let mut incoming = Incoming::new(store.clone(), None, HashSet::new());
         let digest = take(&mut incoming, "one", &item).unwrap();
         incoming.flush().unwrap();
         incoming.finish().unwrap();
@@ -343,7 +342,7 @@ mod tests {
     fn mem010_only_bytes_that_have_the_told_digests_come_in_and_each_content_once() {
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone(), None);
+        let mut incoming = Incoming::new(store.clone(), None, HashSet::new());
         let item = |text: &str| Item::new("http://e.x/").content(text.as_bytes());
         let digest = Digest::of(Algorithm::Sha256, b"one");
         assert_eq!(take(&mut incoming, "one", &item("one")), Some(digest));
@@ -387,7 +386,7 @@ mod tests {
         assert!(to_sync(Some(named + second)).is_empty(), "nothing got a name");
         assert!(changed_since(&out.path().join("none"), None).unwrap().is_empty());
         let newest = out.path().join("versions-2.jsonl");
-        let synced = || Incoming::new(store.clone(), Some(newest.as_path())).synced;
+        let synced = || Incoming::new(store.clone(), Some(newest.as_path()), HashSet::new()).synced;
         assert_eq!(synced(), None, "there is none");
         File::create(&newest).unwrap().set_modified(named + second).unwrap();
         assert_eq!(synced(), Some(named + second));
@@ -399,7 +398,7 @@ mod tests {
         let (store, item, digest) = stored(out.path());
         for wrong in ["", "on", "one "] {
             fs::write(store.path(&digest), wrong).unwrap();
-            let mut incoming = Incoming::new(store.clone(), None);
+            let mut incoming = Incoming::new(store.clone(), None, HashSet::new());
             assert!(!incoming.has(&digest, Some(3)), "{wrong:?}");
             assert_eq!(take(&mut incoming, "one", &item), Some(digest));
             incoming.flush().unwrap();
@@ -420,7 +419,7 @@ mod tests {
 
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone(), None);
+        let mut incoming = Incoming::new(store.clone(), None, HashSet::new());
         let endless = Item { length: Some(u64::MAX), ..Item::new("http://e.x/") };
         let content = Content::Other(Box::new(io::empty()));
         assert!(incoming.take(content, &endless).is_err(), "before a byte is copied");
@@ -432,7 +431,7 @@ mod tests {
     fn mem014_what_cannot_get_its_name_is_counted_and_does_not_count_as_kept() {
         let out = tempfile::tempdir().unwrap();
         let store = Store::of(out.path());
-        let mut incoming = Incoming::new(store.clone(), None);
+        let mut incoming = Incoming::new(store.clone(), None, HashSet::new());
         for text in ["one", "three"] {
             let item = Item::new("http://e.x/").content(text.as_bytes());
             take(&mut incoming, text, &item).unwrap();

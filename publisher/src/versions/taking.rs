@@ -1,7 +1,13 @@
 //! What a run sees for the first time: takes the bytes, says which are to be linked to, and what the journal is to have (MEM-010, MEM-012,
 //! MEM-014).
 
-use std::{collections::HashMap, io, iter::Peekable, path::Path, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    iter::Peekable,
+    path::Path,
+    sync::Arc,
+};
 
 use resync_core::{
     build::{Event, Item},
@@ -95,9 +101,13 @@ impl Taking {
             replaced: None,
             is_whole: !is_due,
         };
+        let (forgotten, error) = match Forgotten::load(out) {
+            Ok(forgotten) => (forgotten.all(), None),
+            Err(error) => (HashSet::new(), Some(error)),
+        };
         let mut work = Work {
             links,
-            incoming: Incoming::new(Store::of(out), journal.newest()),
+            incoming: Incoming::new(Store::of(out), journal.newest(), forgotten),
             contents: Box::new(|_| Ok(None)),
             finder: journal.finder(),
             journal,
@@ -110,16 +120,12 @@ impl Taking {
             second: None,
             seen: HashMap::new(),
             is_full: false,
-            is_unreadable: false,
+            is_unreadable: error.is_some(),
             taken,
             unkept: Unkept::default(),
         };
-        match Forgotten::load(out) {
-            Ok(forgotten) => work.incoming.forgotten = forgotten.all(),
-            Err(error) => {
-                work.is_unreadable = true;
-                work.failed(FOLDER, io::Error::other(error));
-            }
+        if let Some(error) = error {
+            work.failed(FOLDER, io::Error::other(error));
         }
         Self(Some(work))
     }
