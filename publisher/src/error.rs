@@ -189,10 +189,18 @@ pub enum Error {
         out: PathBuf,
     },
 
+    /// What is to be forgotten may be one of several resources.
+    #[error("nothing is removed, since `{name}` may be {}; name one by its URI", either(uris))]
+    SeveralKept {
+        /// What it was called.
+        name: String,
+        /// Their URIs.
+        uris: Vec<String>,
+    },
     /// Versions that are to be forgotten have the same bytes as others.
     #[error(
-        "nothing is removed, since the same bytes are kept for {}, the first of `{uri}` from {moment} on; to forget these, too, add --with-others",
-        counted(*others, "other version", "other versions")
+        "nothing is removed, since in this set {} the same bytes, the first of `{uri}` from {moment} on; to forget these, too, add --with-others",
+        counted(*others, "other version has", "other versions have")
     )]
     SharedBytes {
         /// How many others.
@@ -275,6 +283,12 @@ impl Error {
     pub fn is_of_emptiness(&self) -> bool {
         matches!(self, Self::EmptyCollection { .. } | Self::EmptyList { .. })
     }
+}
+
+/// "`a` or `b`".
+fn either(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(" or ")
 }
 
 #[cfg(test)]

@@ -446,6 +446,9 @@ pub(crate) struct ForgetArgs {
     /// Remove them even if other versions have the same bytes, which are then removed, too
     #[arg(long, requires = "which")]
     pub(crate) with_others: bool,
+    /// Only print what would be removed
+    #[arg(short = 'n', long, requires = "which")]
+    pub(crate) dry_run: bool,
 }
 
 impl ForgetArgs {

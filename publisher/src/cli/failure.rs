@@ -4,9 +4,9 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use resync_common::{
     habits::{BAD_CONFIGURATION, FAILED, USAGE},
-    words::counted,
+    words::{counted, quoted},
 };
-use resync_core::build::BuildError;
+use resync_core::{build::BuildError, datetime::DateTime};
 use resync_publisher::{Error, HubUrl, UrlError, config::ConfigError, publish::DryRun};
 
 /// Why a command failed.
@@ -46,12 +46,13 @@ pub(crate) enum Failure {
     StrangeHub { hub: HubUrl, file: PathBuf },
     #[error("no hub has refused Change Notification {0}, so it is not skipped; see `resync-source status`")]
     NotRefused(u64),
-    #[error(
-        "no version of {0} was ever kept; name a file of the collection, or its URI in the lists, and list its versions without --at"
-    )]
+    #[error("no version of `{0}` was ever kept; name a file of the collection, or its URI in the lists")]
     NeverKept(String),
-    #[error("nothing is removed, since `{name}` may be {uris}; name one by its URI")]
-    SeveralKept { name: String, uris: String },
+    #[error(
+        "`{name}` has no version that began at {at}; list its versions: `resync-source forget {}`",
+        quoted(name)
+    )]
+    NoSuchVersion { name: String, at: DateTime },
     /// The answer of each hub has been printed.
     #[error("{failed} of {} could not be notified", counted(*all, "hub", "hubs"))]
     Hubs { failed: usize, all: usize },
@@ -82,7 +83,10 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Sets { code, .. } | Self::Tried { code, .. } => *code,
-            Self::NoSite | Self::NoConfiguration | Self::NotAsked(..) | Self::SeveralKept { .. } => USAGE,
+            Self::NoSite
+            | Self::NoConfiguration
+            | Self::NotAsked(..)
+            | Self::Publisher(Error::SeveralKept { .. } | Error::SharedBytes { .. }) => USAGE,
             Self::Url(_)
             | Self::Config(ConfigError::Unusable(_))
             | Self::NoCollection { .. }
@@ -98,8 +102,7 @@ impl Failure {
                 | Error::StillNamed { .. }
                 | Error::WhoseToken { .. }
                 | Error::BadToken
-                | Error::NoBaseUrl { .. }
-                | Error::SharedBytes { .. },
+                | Error::NoBaseUrl { .. },
             ) => BAD_CONFIGURATION,
             _ => FAILED,
         }

@@ -9,7 +9,11 @@ use resync_common::{
     output::{Table, say},
     words::{Size, counted},
 };
-use resync_publisher::forget::{self, Kept, KeptVersion, Removed, VersionName, Which};
+use resync_core::websub::TopicUrl;
+use resync_publisher::{
+    Error,
+    forget::{self, Forget, Kept, KeptVersion, Removed, VersionName, Which},
+};
 use serde_json::json;
 
 use super::{
@@ -19,19 +23,21 @@ use super::{
     text::{count, escaped},
 };
 
+/// Sets that failed, with their names if there are several.
+type Failed = Vec<(Option<String>, Failure)>;
+
 pub(super) fn run(arguments: &ForgetArgs) -> Result<(), Failure> {
+    let outs = arguments.out.outs()?;
     match arguments.which() {
-        None => list(arguments),
-        Some(which) => remove(arguments, which),
+        None => list(arguments, &outs),
+        Some(which) => remove(arguments, which, &outs),
     }
 }
 
-fn list(arguments: &ForgetArgs) -> Result<(), Failure> {
-    let outs = arguments.out.outs()?;
-    let (found, failed) = sets::each(&outs, |out: &Path| forget::kept(out, &arguments.resource));
-    let found: Vec<Kept> = found.into_iter().flatten().collect();
+fn list(arguments: &ForgetArgs, outs: &[PathBuf]) -> Result<(), Failure> {
+    let (found, failed) = kept(arguments, outs);
     if found.is_empty() && failed.is_empty() {
-        return Err(never_kept(arguments, None));
+        return Err(Failure::NeverKept(name(arguments)));
     }
     if arguments.out.json {
         print_json(&json!({ "kept": found }))?;
@@ -41,51 +47,88 @@ fn list(arguments: &ForgetArgs) -> Result<(), Failure> {
     sets::outcome(failed, outs.len(), "cannot be read")
 }
 
-fn remove(arguments: &ForgetArgs, which: Which) -> Result<(), Failure> {
-    let outs = arguments.out.outs()?;
-    refuse_several(arguments, &outs)?;
-    let is_json = arguments.out.json;
+fn remove(arguments: &ForgetArgs, which: Which, outs: &[PathBuf]) -> Result<(), Failure> {
+    if outs.len() > 1 {
+        refuse_several(arguments, outs)?;
+    }
+    let (is_json, is_dry) = (arguments.out.json, arguments.dry_run);
     let announce = |goes: &Removed| {
         if !is_json {
             going(goes).into_iter().for_each(say);
         }
     };
-    let (resource, with_others) = (&arguments.resource, arguments.with_others);
-    let (removed, failed) =
-        sets::each(&outs, |out: &Path| forget::forget(out, resource, which, with_others, announce));
-    let removed: Vec<Removed> = removed.into_iter().flatten().collect();
+    let one = |out: &Path| {
+        let forget = Forget::new(out, &arguments.resource, which).with_others(arguments.with_others);
+        let removed = forget.dry_run(is_dry).announce(&announce).run()?;
+        Ok::<_, Error>((out.to_owned(), removed))
+    };
+    let (done, mut failed) = sets::each(outs, one);
+    let (mut removed, mut others) = (Vec::new(), Vec::new());
+    for (out, goes) in done {
+        match goes {
+            Some(goes) => removed.push(goes),
+            None => others.push(out),
+        }
+    }
     if removed.is_empty() && failed.is_empty() {
-        return Err(never_kept(arguments, Some(which)));
+        return Err(no_such(arguments, which, outs));
     }
+    let (elsewhere, unread) = elsewhere(outs, &others, &removed);
+    failed.extend(unread);
     if is_json {
-        print_json(&json!({ "forgotten": removed }))?;
+        let what = if is_dry { "would_forget" } else { "forgotten" };
+        print_json(&json!({ what: removed, "other_sets": elsewhere }))?;
     } else {
-        removed.iter().map(gone).for_each(say);
+        let said = removed.iter().flat_map(|one| if is_dry { would_go(one) } else { gone(one) });
+        said.chain(elsewhere.iter().map(|uri| same_elsewhere(uri))).for_each(say);
     }
-    sets::outcome(failed, outs.len(), "could not forget it")
+    sets::outcome(failed, outs.len(), "could not forget it, or not be asked for the same bytes")
 }
 
-/// One path may mean a file of each set, and what is removed is gone.
+/// What each set keeps of what was named.
+fn kept(arguments: &ForgetArgs, outs: &[PathBuf]) -> (Vec<Kept>, Failed) {
+    let (found, failed) = sets::each(outs, |out: &Path| forget::kept(out, &arguments.resource));
+    (found.into_iter().flatten().collect(), failed)
+}
+
+/// One path may mean a file of each set, and what is removed is gone. A set that cannot be read may have one, too.
 fn refuse_several(arguments: &ForgetArgs, outs: &[PathBuf]) -> Result<(), Failure> {
-    if outs.len() < 2 {
-        return Ok(());
+    let (found, failed) = kept(arguments, outs);
+    let is_uri = arguments.resource.to_str().is_some_and(|text| TopicUrl::parse(text).is_ok());
+    if !is_uri {
+        sets::outcome(failed, outs.len(), "cannot be read, so nothing is removed; name the file by its URI")?;
     }
-    let (found, _) = sets::each(outs, |out: &Path| forget::kept(out, &arguments.resource));
-    let uris: BTreeSet<String> =
-        found.into_iter().flatten().map(|kept| format!("`{}`", escaped(&kept.uri))).collect();
+    let uris: BTreeSet<String> = found.iter().map(|kept| escaped(&kept.uri)).collect();
     if uris.len() < 2 {
         return Ok(());
     }
-    let name = escaped(&arguments.resource.to_string_lossy());
-    Err(Failure::SeveralKept { name, uris: uris.into_iter().collect::<Vec<_>>().join(" or ") })
+    Err(Error::SeveralKept { name: name(arguments), uris: uris.into_iter().collect() }.into())
 }
 
-fn never_kept(arguments: &ForgetArgs, which: Option<Which>) -> Failure {
-    let name = escaped(&arguments.resource.to_string_lossy());
-    Failure::NeverKept(match which {
-        Some(Which::At(at)) => format!("`{name}` from {at} on"),
-        Some(Which::All) | None => format!("`{name}`"),
-    })
+/// The resources of sets that have nothing of this name, but the same bytes. These sets keep them.
+fn elsewhere(outs: &[PathBuf], others: &[PathBuf], removed: &[Removed]) -> (BTreeSet<String>, Failed) {
+    let digests: Vec<_> = removed.iter().flat_map(|one| one.digests.iter().copied()).collect();
+    let (mut uris, mut failed) = (BTreeSet::new(), Vec::new());
+    for out in others {
+        match forget::same_bytes(out, &digests) {
+            Ok(found) => uris.extend(found),
+            Err(error) => failed.push((sets::name_in(outs, out), error.into())),
+        }
+    }
+    (uris, failed)
+}
+
+fn no_such(arguments: &ForgetArgs, which: Which, outs: &[PathBuf]) -> Failure {
+    match which {
+        Which::At(at) if !kept(arguments, outs).0.is_empty() => {
+            Failure::NoSuchVersion { name: name(arguments), at }
+        }
+        Which::At(_) | Which::All => Failure::NeverKept(name(arguments)),
+    }
+}
+
+fn name(arguments: &ForgetArgs) -> String {
+    escaped(&arguments.resource.to_string_lossy())
 }
 
 fn table(found: &[Kept]) -> Table {
@@ -123,24 +166,36 @@ fn going(goes: &Removed) -> Vec<String> {
     own.chain(also).chain(more).collect()
 }
 
-/// What was done, and what was not.
-fn gone(removed: &Removed) -> String {
-    let uri = escaped(&removed.uri);
-    let still = match (removed.published, removed.same_bytes_published) {
-        (false, _) => "",
-        (true, false) => "; the file itself is still published",
-        (true, true) => "; the file itself is still published, with these bytes",
-    };
-    if removed.versions.is_empty() {
-        return format!("nothing is kept of `{uri}` that was to be forgotten, nor will be{still}");
+/// What a dry run finds.
+fn would_go(goes: &Removed) -> Vec<String> {
+    if goes.versions.is_empty() {
+        return vec![format!("no bytes of these versions of `{}` are kept", escaped(&goes.uri))];
     }
-    let all = count(removed.versions.len() as u64, "version");
+    going(goes)
+}
+
+/// What was done, and what was not.
+fn gone(removed: &Removed) -> Vec<String> {
+    let uri = escaped(&removed.uri);
     let with = match removed.others {
         0 => String::new(),
         others => format!(" and {} with the same bytes", counted(others, "other", "others")),
     };
-    format!(
-        "{all} of `{uri}`{with} forgotten, {}; they answer 410, and caches may keep them for a year{still}",
-        Size(removed.bytes)
-    )
+    let done = match removed.versions.len() as u64 {
+        0 => format!("no bytes of these versions of `{uri}` are kept, and no build will keep them"),
+        versions => format!(
+            "{} of `{uri}`{with} forgotten, {}; `resync-source serve` answers 410 now, and caches may keep copies for a year",
+            count(versions, "version"),
+            Size(removed.bytes)
+        ),
+    };
+    let same = &removed.published_with_same_bytes;
+    let is_still = removed.published && !same.contains(&removed.uri);
+    let still = if is_still { "; the file itself is still published" } else { "" };
+    let same = same.iter().map(|uri| format!("still published with these bytes: `{}`", escaped(uri)));
+    std::iter::once(format!("{done}{still}")).chain(same).collect()
+}
+
+fn same_elsewhere(uri: &str) -> String {
+    format!("another set has the same bytes, kept or published: `{}`; forget them there, too", escaped(uri))
 }

@@ -54,7 +54,7 @@ pub(super) const HELP: Help = Help {
             "forget",
             &[
                 "resync-source forget papers/a.pdf",
-                "resync-source forget papers/a.pdf --at 2026-03-01T09:30:00Z",
+                "resync-source forget papers/a.pdf --at 2026-03-01T09:30:00Z --dry-run",
                 "resync-source forget https://example.org/papers/a.pdf --all --with-others",
             ],
         ),

@@ -21,7 +21,7 @@ pub(crate) use self::{
     journal::{Journal, Version, VersionLine, spellings},
     links::{Memento, VersionLinks},
     segments::{Merge, advanced, remove_all, sweep},
-    sharing::sharers,
+    sharing::{Sharers, sharers},
     store::{Content, Store},
     taken::{Merged, Taken},
     taking::{Records, Taking},

@@ -364,7 +364,7 @@ fn is_told(place: &Place, witness: &Witness, rules: &str) {
 }
 
 /// Kills a run at this instant, unless it has ended before.
-fn is_killed_at(instant: Duration, command: &[&str]) -> bool {
+pub(crate) fn is_killed_at(instant: Duration, command: &[&str]) -> bool {
     let mut child = program(command).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     thread::sleep(instant);
     child.kill().unwrap();

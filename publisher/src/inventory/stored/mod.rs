@@ -135,6 +135,11 @@ impl StoredInventory {
         Ok(self.merged()?.filter_map(|merged| merged.map(Merged::into_current).transpose()))
     }
 
+    /// What is known of one resource.
+    pub(crate) fn find(&self, loc: &str) -> Result<Option<Known>, BuildError> {
+        self.finder()?.find(loc)
+    }
+
     /// All that the two files say.
     pub(super) fn merged(
         &self,
