@@ -1,8 +1,8 @@
 //! Takes versions of a resource out for good, as a takedown order or personal data published by mistake ask for (MEM-013, MEM-031).
 //!
 //! Bytes are kept once for each content, so all versions with the same bytes go together. The journal keeps their lines: they answer 410, and
-//! each other version keeps its URI. No later run keeps these bytes again. The resource itself, dumps and published
-//! patches are not touched, but no patch is made from these bytes any more.
+//! each other version keeps its URI. No later run keeps these bytes again. The resource itself, dumps and published patches are not touched;
+//! no later patch begins at these bytes.
 
 mod naming;
 

@@ -40,6 +40,8 @@ fn paths_below(collection: &Path, here: &Path, named: &Path) -> Vec<PathBuf> {
     let from_collection = (!is_inside && named.components().all(is_plain)).then(|| named.to_owned());
     let mut paths: Vec<_> = [&absolute, &real].into_iter().flatten().filter_map(below).collect();
     paths.extend(from_collection);
+    // No URI has a way up.
+    paths.retain(|path| path.components().all(is_plain));
     paths
 }
 
@@ -58,7 +60,8 @@ mod tests {
         let paths = |here: &Path, named: &Path| paths_below(&collection, here, named);
         let means = |named: &Path, path: &str| paths(&whole, named).contains(&PathBuf::from(path));
         assert!(means(&collection.join("gone/a.pdf"), "gone/a.pdf"));
-        assert!(means(&collection.join("sub/../a.pdf"), "a.pdf"));
+        let up = paths(&whole, &collection.join("sub/../a.pdf"));
+        assert!(!up.is_empty() && up.iter().all(|path| path == Path::new("a.pdf")), "{up:?}");
         assert!(means(Path::new("papers/sub/a.pdf"), "sub/a.pdf"));
         assert!(means(Path::new("sub/a.pdf"), "sub/a.pdf"));
         assert!(paths(&whole, &whole.join("other/a.pdf")).is_empty());

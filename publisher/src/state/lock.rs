@@ -69,7 +69,8 @@ pub(crate) fn lock_hub(out: &Path, hub: &HubUrl) -> Result<FileLock, Error> {
     hold(out, &format!("notify-{name}.lock"), "notifies the same hub")
 }
 
-/// The right to make a dump of a site: while it lives, no other run makes one. [`Lock`] is taken after this one, and only to begin and to end a dump.
+/// The right to make a dump of a site, or to remove what a dump may read: while it lives, no other run makes one. [`Lock`] is taken after this one, and by
+/// dumps only to begin and to end one.
 #[derive(Debug)]
 pub(crate) struct DumpLock {
     _lock: FileLock,

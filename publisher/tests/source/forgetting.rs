@@ -95,7 +95,9 @@ fn where_two_sets_have_a_file_of_one_name_it_is_to_be_named_by_its_uri() {
     let of_both = in_json(&config, &["one.png"])["kept"].as_array().unwrap().len();
     assert_eq!(of_both, 2);
     let refused = forget(&config, &["one.png", "--all"]).failed_with(2, "name one by its URI");
-    assert!(refused.err.contains("`http://images.example/one.png` or `http://source.example/articles/one.png`"));
+    assert!(
+        refused.err.contains("`http://images.example/one.png` or `http://source.example/articles/one.png`")
+    );
     assert!(kept(&place.out().join("images")).contains(&b"png"[..]));
     let forgotten = in_json(&config, &["http://images.example/one.png", "--all"]);
     assert_eq!(forgotten["forgotten"].as_array().unwrap().len(), 1);
