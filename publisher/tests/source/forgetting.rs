@@ -269,8 +269,9 @@ fn a_version_of_the_same_file_with_the_same_bytes_is_listed_as_another_one() {
 
 #[test]
 fn all_files_that_are_published_with_the_same_bytes_are_named_as_far_as_lists_or_journal_tell_them() {
-    for (hash, expected) in [("sha-256", &["a.txt", "b.md", "copy.txt"][..]), ("md5", &["a.txt", "copy.txt"])]
-    {
+    let told: [(&str, &[&str]); 2] =
+        [("sha-256", &["a.txt", "b.md", "copy.txt"]), ("md5", &["a.txt", "copy.txt"])];
+    for (hash, expected) in told {
         let (place, config) = keeping(&format!("hash = [\"{hash}\"]\n{ALWAYS}only = [\"*.txt\"]\n"));
         place.put("copy.txt", "alpha");
         place.put("b.md", "alpha");
@@ -378,11 +379,11 @@ fn after_a_killed_removal_and_the_next_build_no_request_gets_what_was_to_go() {
         let paths: Vec<_> =
             links.map(|link| link.href.strip_prefix("http://source.example").unwrap()).collect();
         let statuses = || paths.iter().map(|path| server.get(path).status).collect::<Vec<_>>();
-        assert_eq!(statuses(), [200; 4]);
+        assert_eq!(statuses(), [200_u16; 4]);
         let is_killed = is_killed_at(instant, &["forget", "a.txt", "--all", "--config", text(&config)]);
         build(&config).succeeded();
         let is_begun = place.out().join(".resync-source/forgotten.json").exists();
-        assert_eq!(statuses(), [if is_begun { 410 } else { 200 }; 4], "killed at {instant:?}");
+        assert_eq!(statuses(), [if is_begun { 410_u16 } else { 200 }; 4], "killed at {instant:?}");
         if !is_killed {
             assert!(is_begun);
             return;
