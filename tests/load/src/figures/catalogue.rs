@@ -414,6 +414,24 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     },
     Measurement {
+        name: "versions",
+        program: Program::Bench("resync-publisher", "versions", "100000"),
+        seconds: 240,
+        figures: &[
+            Figure::said(
+                "100,000 files, 1,600 changes without new bytes: % that versions add to a build's time",
+                At::Before(" % of the time"),
+                "",
+            )
+            .at_most(1.0),
+            Figure::said(
+                "100,000 files, 1,600 changes without new bytes: % that versions add to its processor time",
+                At::Before(" % of the processor time"),
+                "",
+            ),
+        ],
+    },
+    Measurement {
         name: "watch",
         program: Program::Bench("resync-publisher", "rehearsal", "watch"),
         seconds: 180,
