@@ -57,7 +57,6 @@ mod failure;
 mod files;
 mod incremental;
 mod mixed_folders;
-mod name_case;
 mod progress;
 mod reading;
 mod report;

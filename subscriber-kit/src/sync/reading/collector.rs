@@ -109,7 +109,7 @@ pub(crate) struct Collected {
 impl Collector {
     /// For the documents of one list, whose origin counts even if it redirects.
     pub(crate) fn new(lists: &Lists<'_>, scratch: File) -> Self {
-        let Lists { list, base, name_case, options, .. } = lists;
+        let Lists { list, base, options, .. } = lists;
         Self {
             path_rules: PathRules {
                 home: list.origin(),
@@ -122,7 +122,7 @@ impl Collector {
             max: options.max_resources.min(u64::from(UNWANTED - 1)),
             max_bytes: options.max_list_bytes,
             list: (*list).clone(),
-            file_map: FileMap::new(*name_case),
+            file_map: FileMap::default(),
             report: Report::default(),
             progress: options.progress.clone(),
             plan: Draft::new(scratch),

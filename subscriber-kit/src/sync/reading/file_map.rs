@@ -2,12 +2,10 @@
 //! plan is the last about a resource, and what the first change said, which tells whether the resource was there before.
 //!
 //! Lists may be long, so paths and URIs are held as keyed hashes. Two paths with one hash are extremely unlikely. They are
-//! reported as a collision; nothing is removed or mixed up by it. Where names that differ only in case are one file, they have one
-//! hash.
+//! reported as a collision; nothing is removed or mixed up by it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::ffi::OsStr;
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +13,6 @@ use resync_core::document::Change;
 use url::{Origin, Position, Url};
 
 use super::path::relative_path;
-use crate::state_folder::STATE_FOLDER;
-use crate::sync::name_case::NameCase;
 use crate::sync::{Authority, PathError, ResourceError};
 
 /// The line of a listed resource that the filter excludes: its file stays as it is.
@@ -36,7 +32,6 @@ pub(crate) struct PathRules {
 #[derive(Debug, Default)]
 pub(crate) struct FileMap {
     keys: RandomState,
-    name_case: NameCase,
     /// By relative path.
     owners: HashMap<u64, Mapping>,
     /// The folders that the files need, and how many files need them.
@@ -61,11 +56,6 @@ impl Mapping {
 }
 
 impl FileMap {
-    /// An empty one, for a directory that compares names like this.
-    pub(crate) fn new(name_case: NameCase) -> Self {
-        Self { name_case, ..Self::default() }
-    }
-
     /// Adds the file of a listed resource; `false` if it is listed already.
     pub(crate) fn take(
         &mut self,
@@ -107,28 +97,15 @@ impl FileMap {
             return Err(ResourceError::OtherOrigin { list: path_rules.home.ascii_serialization() });
         }
         let relative = relative_path(loc, url, &path_rules.base)?;
-        if self.is_reserved(&relative) {
-            return Err(PathError::Reserved(relative.display().to_string()).into());
-        }
         #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
         let owner = self.keys.hash_one(&url[Position::BeforeHost..]) as u32;
         Ok((relative, owner))
     }
 
-    /// Whether it is reserved for this program by a name in another case.
-    fn is_reserved(&self, relative: &Path) -> bool {
-        let is_own = |name: &OsStr| name.as_encoded_bytes().starts_with(STATE_FOLDER.as_bytes());
-        self.name_case == NameCase::Insensitive && self.name_case.fold(relative).iter().any(is_own)
-    }
-
     fn known(&self, relative: &Path, owner: u32) -> Result<Option<Mapping>, ResourceError> {
         match self.get(relative) {
             Some(known) if known.owner != owner && !known.is_deleted => {
-                let error = match self.name_case {
-                    NameCase::Sensitive => PathError::Collision,
-                    NameCase::Insensitive => PathError::CaseCollision,
-                };
-                Err(error(relative.to_owned()).into())
+                Err(PathError::Collision(relative.to_owned()).into())
             }
             known => Ok(known),
         }
@@ -147,7 +124,7 @@ impl FileMap {
     }
 
     fn count(&mut self, folder: &Path, is_needed: bool) {
-        match self.folders.entry(self.key(folder)) {
+        match self.folders.entry(self.keys.hash_one(folder)) {
             Entry::Vacant(vacant) if is_needed => drop(vacant.insert(1)),
             Entry::Vacant(_) => {}
             Entry::Occupied(mut counted) if is_needed => *counted.get_mut() += 1,
@@ -157,7 +134,7 @@ impl FileMap {
     }
 
     fn key(&self, relative: &Path) -> u64 {
-        self.keys.hash_one(self.name_case.fold(relative))
+        self.keys.hash_one(relative)
     }
 
     fn get(&self, relative: &Path) -> Option<Mapping> {
@@ -269,48 +246,6 @@ mod tests {
         assert!(file_map.lists(Path::new("a")) && !file_map.lists(Path::new("a/c")));
         assert!(file_map.is_last_word(Path::new("a/b"), 5) && !file_map.is_last_word(Path::new("a/b"), 0));
         assert!(file_map.is_last_word(Path::new("d"), 2));
-    }
-
-    #[test]
-    fn names_that_differ_only_in_case_collide_where_they_are_one_file_and_only_there() {
-        let base = Url::parse("http://a.example/").unwrap();
-        let path_rules =
-            PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
-        let take = |file_map: &mut FileMap, path: &str, line| {
-            let url = base.join(path).unwrap();
-            file_map.take(url.as_str(), &url, &path_rules, line)
-        };
-        let mut sensitive = FileMap::new(NameCase::Sensitive);
-        for (line, path) in (0..).zip(["Dir/\u{c9}", "dir/\u{e9}", ".RESYNC-DESTINATION/x"]) {
-            assert!(take(&mut sensitive, path, line).unwrap(), "{path}");
-        }
-        assert!(!sensitive.lists(Path::new("DIR/\u{c9}")));
-
-        let mut insensitive = FileMap::new(NameCase::Insensitive);
-        assert!(take(&mut insensitive, "Dir/\u{c9}", 0).unwrap());
-        assert!(!take(&mut insensitive, "Dir/\u{c9}", 1).unwrap(), "it is listed already");
-        let other = take(&mut insensitive, "dir/\u{e9}", 2);
-        assert!(matches!(other, Err(ResourceError::Path(PathError::CaseCollision(_)))), "{other:?}");
-        // The disk may show either name.
-        assert!(insensitive.needs(Path::new("DIR/\u{e9}")) && insensitive.has_below(Path::new("dIR")));
-        for reserved in [".RESYNC-DESTINATION/state.json", "x/.Resync-Destination-State"] {
-            let refused = take(&mut insensitive, reserved, 3);
-            assert!(matches!(refused, Err(ResourceError::Path(PathError::Reserved(_)))), "{refused:?}");
-        }
-    }
-
-    #[test]
-    fn a_resource_whose_name_changes_only_in_case_is_renamed() {
-        let base = Url::parse("http://a.example/").unwrap();
-        let path_rules =
-            PathRules { home: base.origin(), base: base.clone(), authority: Authority::SameOrigin };
-        let mut file_map = FileMap::new(NameCase::Insensitive);
-        for (line, path, change) in [(1, "name", Change::Deleted), (2, "Name", Change::Created)] {
-            let url = base.join(path).unwrap();
-            file_map.change(url.as_str(), &url, &path_rules, line, Some(change)).unwrap();
-        }
-        assert!(file_map.is_last_word(Path::new("Name"), 2));
-        assert!(!file_map.is_last_word(Path::new("name"), 1), "so that the new file is not removed");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::notification::DatedChange;
 use crate::sync::files::download::{Transfer, blocking};
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::Facts;
-use crate::sync::name_case::NameCase;
 use crate::sync::{Offer, SyncError, SyncOptions, Target};
 
 /// A URL of this many bytes counts as one more part.
@@ -26,8 +25,6 @@ pub(crate) struct Lists<'s> {
     /// The Change List or Change Dump.
     pub(crate) changes: Option<&'s Url>,
     pub(crate) base: &'s Url,
-    /// How the target compares names.
-    pub(crate) name_case: NameCase,
     pub(crate) options: &'s SyncOptions,
     /// Changes from notifications, also of earlier runs.
     pub(crate) notified: NotifiedChanges,
@@ -69,7 +66,6 @@ impl<'s> Lists<'s> {
             list: offer.base(options.baseline).ok_or(SyncError::NothingOffered)?,
             changes: offer.changes(options.changes),
             base: &target.base,
-            name_case: NameCase::of(&target.directory),
             options,
             notified: NotifiedChanges::default(),
             new_changes: Vec::new(),

@@ -67,17 +67,12 @@ pub enum PathError {
     /// Another resource already has this file.
     #[error("{0:?} already belongs to another resource of the list")]
     Collision(PathBuf),
-    /// Another resource already has this file, maybe by a name that differs in case, where that does not count.
-    #[error(
-        "{0:?} already belongs to another resource of the list; names that differ only in case are one file in this directory"
-    )]
-    CaseCollision(PathBuf),
 }
 
 impl PathError {
     /// Whether it is about existing files and not about the name.
     pub(crate) fn is_about_what_is_there(&self) -> bool {
-        matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Collision(_) | Self::CaseCollision(_))
+        matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Collision(_))
     }
 }
 
