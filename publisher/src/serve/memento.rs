@@ -29,7 +29,8 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::{
-    file::{Validator, file_known_by, unreadable},
+    conditions::Validator,
+    file::{file_known_by, unreadable},
     opened::Opened,
     time_map::TimeMapText,
 };
@@ -193,7 +194,7 @@ impl History {
 impl Memento {
     fn serve(self, request: &Request) -> Response {
         let Self { opened, validator, mut headers } = self;
-        let mut response = file_known_by(validator, request, opened);
+        let mut response = file_known_by(&validator, request, opened);
         match response.status() {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                 response.headers_mut().extend(headers);

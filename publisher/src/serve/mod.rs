@@ -3,6 +3,7 @@
 //!
 //! The state is read again whenever it changes, so builds and notifications show at once.
 
+mod conditions;
 mod file;
 mod gzip;
 mod memento;

@@ -189,6 +189,8 @@ fn a_range_is_served_and_one_of_an_older_version_is_not_mixed_in() {
     assert_eq!((part.status, part.body.as_slice()), (206, &b"b/"[..]));
     let whole = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Range: \"older\"\r\n");
     assert_eq!((whole.status, whole.body.as_slice()), (200, &b"<b/>"[..]));
+    let other = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Match: \"older\"\r\n");
+    assert_eq!((other.status, other.body.len()), (412, 0));
     let beyond = server.ask("GET", RESOURCE, "Range: bytes=4-\r\n");
     assert_eq!((beyond.status, beyond.header("content-range")), (416, "bytes */4"));
     let head = server.ask("HEAD", RESOURCE, "Range: bytes=1-2\r\n");
