@@ -390,12 +390,17 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
         Target::Package(opened) => file(&request, opened),
         Target::Document(opened) => {
             let mut response = file(&request, opened);
+            if !is_of_file(&response) {
+                return response;
+            }
             as_document(response.headers_mut());
             gzip::offer(response, gzip::is_taken(request.headers()))
         }
         Target::Patch(opened) => {
             let mut response = file(&request, opened);
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
+            if is_of_file(&response) {
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
+            }
             response
         }
         // As it is, since its length and encoding stand in the lists (RS-036, RS-037).
@@ -415,6 +420,11 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
         Target::Unknown(error) => unreadable(&error, "cannot find out what a URL stands for"),
         Target::Nothing => nothing(&start),
     }
+}
+
+/// Whether an answer is a file, a part of it, or that the client has it. A refusal has no type and no form of the file.
+fn is_of_file(response: &Response) -> bool {
+    matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 fn nothing(start: &str) -> Response {

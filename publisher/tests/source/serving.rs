@@ -217,6 +217,8 @@ fn rs036_rs051_documents_are_compressed_for_who_takes_that_and_resources_stay_as
         (206, &b"<?xml"[..], "")
     );
     assert_eq!(server.get(list).header("content-encoding"), "");
+    let refused = server.ask("GET", list, &format!("{takes}If-Match: \"older\"\r\n"));
+    assert_eq!((refused.status, refused.header("content-type")), (412, ""), "it is no document");
     let resource = server.ask("GET", RESOURCE, takes);
     assert_eq!((resource.header("content-encoding"), resource.body.as_slice()), ("", &b"<b/>"[..]));
 }
