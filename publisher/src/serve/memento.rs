@@ -274,8 +274,10 @@ fn memento(
     }
     let Some(path) = journal.content(version) else { return Ok(Found::Said(gone(headers))) };
     let opened = match Opened::at(&path) {
-        Ok(opened) => opened,
-        // Retention has removed it since.
+        Ok(opened) if version.length.is_none_or(|length| length == opened.length) => opened,
+        // Cut, so that the bytes are there no more.
+        Ok(_) => return Ok(Found::Said(gone(headers))),
+        // There was no room for it, or it was removed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Said(gone(headers))),
         Err(error) => return Err(error),
     };
