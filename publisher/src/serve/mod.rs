@@ -14,7 +14,7 @@ mod time_map;
 use std::{
     collections::HashSet,
     fs,
-    io::{self, Read as _},
+    io::{self, ErrorKind, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -287,15 +287,8 @@ impl View {
         if path == self.described_at || path == Path::new(SOURCE_DESCRIPTION_PATH) {
             return own(&self.description, Target::Document);
         }
-        let is_patch =
-            |wanted: &&Path| wanted.parent() == Some(Path::new(PATCH_FOLDER)) && out.join(wanted).is_file();
-        if let Some(wanted) = wanted.filter(is_patch) {
-            return own(&out.join(wanted), Target::Patch);
-        }
-        let is_document = |wanted: &&Path| self.documents.contains(*wanted) || was_document(out, wanted);
-        if let Some(wanted) = wanted.filter(is_document) {
-            let is_package = wanted.extension().is_some_and(|extension| extension == "zip");
-            return own(&out.join(wanted), if is_package { Target::Package } else { Target::Document });
+        if let Some(found) = wanted.and_then(|wanted| self.find_own(out, wanted)) {
+            return found;
         }
         let Ok(path) = path.strip_prefix(self.base_url.folder()) else { return Target::Nothing };
         match self.open_resource(path) {
@@ -305,15 +298,35 @@ impl View {
         }
     }
 
+    /// Opens a patch or document; `None` where the path is of none, and may be of a resource.
+    fn find_own(&self, out: &Path, wanted: &Path) -> Option<Target> {
+        let is_patch = wanted.parent() == Some(Path::new(PATCH_FOLDER));
+        let is_listed = self.documents.contains(wanted);
+        if !is_patch && !is_listed && !may_be_document(wanted) {
+            return None;
+        }
+        let target: fn(Opened) -> Target = if is_patch {
+            Target::Patch
+        } else if wanted.extension().is_some_and(|extension| extension == "zip") {
+            Target::Package
+        } else {
+            Target::Document
+        };
+        let found = own(&out.join(wanted), target);
+        (is_listed || !matches!(found, Target::Nothing)).then_some(found)
+    }
+
     /// Opens the file of a resource; `None` where there is none.
     fn open_resource(&self, path: &Path) -> Result<Option<Opened>, LocateError> {
         let Some(collection) = &self.collection else { return Ok(None) };
         let real = collection.locate(path)?;
         // Opening a device could do something, and a socket cannot be opened.
-        if !real.is_file() {
-            return Ok(None);
+        match fs::metadata(&real) {
+            Ok(metadata) if metadata.is_file() => Ok(Opened::of(collection.open_located(&real)?, &real)?),
+            Ok(_) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        Ok(Opened::of(collection.open_located(&real)?, &real)?)
     }
 
     /// These links, and where the versions of a resource are (MEM-021).
@@ -347,18 +360,21 @@ fn topics(out: &Path, state: &State, site: &Site) -> Result<Vec<Topic>, Error> {
 fn own(path: &Path, target: impl FnOnce(Opened) -> Target) -> Target {
     match Opened::at(path) {
         Ok(opened) => target(opened),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Target::Nothing,
+        // No file that the publisher wrote has a name which is longer than names can be.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => {
+            Target::Nothing
+        }
         Err(error) => Target::Unknown(error),
     }
 }
 
-/// Whether it is a document that an index lists, or listed a moment ago, and that stays for present readers.
-fn was_document(out: &Path, wanted: &Path) -> bool {
+/// Whether it may be a document that an index lists, or listed a moment ago, and that stays for present readers.
+fn may_be_document(wanted: &Path) -> bool {
     let name = wanted.file_name().unwrap_or_default().as_encoded_bytes();
     let stems = [&b"resourcelist-"[..], b"changelist-", b"resourcedump-", b"changedump-"];
     let is_list = stems.iter().any(|stem| name.starts_with(stem))
         && [&b".xml"[..], b".zip"].iter().any(|end| name.ends_with(end));
-    is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
+    is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER))
 }
 
 fn state_stamp(out: &Path) -> Option<Stamp> {
@@ -443,7 +459,7 @@ async fn answer_for(topic: Topic) -> Response {
     });
     let body = match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(body) => body,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return unreadable(&error, "cannot read the last notification"),
     };
     let length = HeaderValue::from(body.len());

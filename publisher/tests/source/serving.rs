@@ -294,6 +294,17 @@ fn a_link_with_the_name_of_a_document_leads_nowhere_and_a_folder_of_documents_th
     let answer = server.get("/data/resync/resourcelist-9.xml");
     assert_eq!(answer.status, 500, "it must not look like an absence");
     assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
+
+    fs::create_dir_all(documents.join("patches")).unwrap();
+    for name in ["resourcelist-8.xml", "patches/a.json"] {
+        // It leads to nothing that could be looked at.
+        symlink("x".repeat(300), documents.join(name)).unwrap();
+        assert_eq!(server.get(&format!("/data/resync/{name}")).status, 500, "{name}");
+    }
+    let long = "x".repeat(300);
+    for name in [format!("resourcelist-{long}.xml"), format!("patches/{long}.json")] {
+        assert_eq!(server.get(&format!("/data/resync/{name}")).status, 404, "there is no such name");
+    }
 }
 
 #[test]
