@@ -58,7 +58,8 @@ use crate::{
 /// How long open requests may take after the server was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// Connections at once. One more closes another: of the client that has most, first one without a request.
+/// Connections at once. One more closes another: of the client that has most, first one without a request. Each takes a file descriptor,
+/// and another one while it is sent a file.
 pub const CONNECTIONS: usize = 1_024;
 
 /// How long the header of a request may take to arrive. A connection without a request is closed after the same time.
