@@ -69,7 +69,8 @@ pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`WRITE_RATE`].
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The least rate at which a client reads its answer for as long as it likes, in bytes a second.
+/// The least rate at which a client reads its answer for as long as it likes, in bytes a second, as far as
+/// [`Paced`](resync_common::pace::Paced) sees it.
 pub const WRITE_RATE: u64 = 4 * 1024;
 
 /// The largest header of a request, in bytes.
