@@ -6,6 +6,7 @@
 //! * `client`: what HTTP clients trust, the dates and pauses in answers (feature `client`);
 //! * `completions`: completions for shells, and man pages (feature `cli`);
 //! * `config`: configuration files and layers, and the key that was meant (feature `config`);
+//! * `file_limit`: the limit of open files (feature `cli`);
 //! * `habits`: what all command lines have in common (feature `cli`);
 //! * [`locks`]: locks that are used on after a panic;
 //! * `logging`: the log of a program (feature `cli`);
@@ -26,6 +27,8 @@ pub mod client;
 pub mod completions;
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "cli")]
+pub mod file_limit;
 #[cfg(feature = "cli")]
 pub mod habits;
 pub mod locks;

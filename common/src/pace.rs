@@ -50,6 +50,10 @@ impl Leeway {
 }
 
 /// A stream on which writing may wait for the reader as long as the pace allows; written bytes add time.
+///
+/// Written is what the system has taken into its send buffer, and not what the client has read. Linux takes nothing into a full buffer
+/// before about a third of it is free. So a client has to read that third within the patience, though the pace may ask for less: of a
+/// buffer that has grown to 2.5 MB some 800 kB.
 #[derive(Debug)]
 pub struct Paced<S> {
     stream: S,

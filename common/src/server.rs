@@ -52,7 +52,7 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Bytes of a header.
     pub header_size: usize,
-    /// How slowly a client may read its answers. A faster one may take as long as it needs.
+    /// How slowly a client may read its answers. A faster one may take as long as it needs, as far as [`Paced`] sees it.
     pub reading: Pace,
     /// How long requests under way may take when the server stops.
     pub drain: Duration,

@@ -14,6 +14,9 @@ use std::path::{Component, Path};
 /// # Errors
 /// Those of the operating system, and [`io::ErrorKind::InvalidInput`] for a path that is absolute or has `..`.
 ///
+/// [`io::ErrorKind::WouldBlock`] while another program has a lease on the file (Samba, for its oplocks). It has been asked to give the
+/// lease back, so a later call succeeds. To wait for that would be to wait for the writer of a pipe that takes the file's place.
+///
 /// ```
 /// use std::path::Path;
 ///

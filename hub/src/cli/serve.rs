@@ -4,11 +4,11 @@ use std::env;
 use std::path::{self, Path};
 use std::sync::Arc;
 
+use resync_common::file_limit;
 use resync_common::signals;
 use resync_common::words::quoted;
 use resync_hub::config::{Config, PublishPolicy};
 use resync_hub::{Hub, Inherited, Sockets};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 use tracing::{debug, info};
 
@@ -40,7 +40,10 @@ async fn serve(
     inherited: Inherited,
     systemd: &Arc<Systemd>,
 ) -> Result<(), Failure> {
-    raise_file_limit();
+    // Every subscriber's host may hold a connection open.
+    if let Err(error) = file_limit::raise() {
+        debug!(%error, "limit of open files not raised");
+    }
     // From the beginning: a signal that comes before the hub listens stops it as soon as it does.
     let stop = signals::stop().map_err(Failure::new)?;
     systemd.notify("STATUS=opening the store");
@@ -65,15 +68,6 @@ async fn serve(
     hub.stop().await;
     info!("stopped");
     Ok(())
-}
-
-/// Every subscriber's host may hold a connection open: the process takes as many file descriptors as it may have.
-fn raise_file_limit() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
-        // A sandbox may forbid it; the limit that it set then holds.
-        debug!(?current, "limit of open files not raised");
-    }
 }
 
 fn greet(hub: &Hub, settings: &Settings, config: &Config) {

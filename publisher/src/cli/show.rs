@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use resync_common::{
+    file_limit,
     output::{answer, note, say, takes_colour, warn},
     signals,
 };
@@ -30,6 +31,10 @@ pub(super) async fn serve(arguments: ServeArgs) -> Result<(), Failure> {
     }
     for (name, failure) in &failed {
         print_failure(name.as_deref(), failure);
+    }
+    // A connection takes a file descriptor, and the file that it is sent another one.
+    if let Err(error) = file_limit::raise() {
+        tracing::debug!(%error, "limit of open files not raised");
     }
     let stop = signals::stop()?;
     let listener = tokio::net::TcpListener::bind(arguments.listen)

@@ -14,17 +14,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{
-        ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_UNMODIFIED_SINCE, LAST_MODIFIED,
-    },
+    HeaderValue, Method, StatusCode,
+    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED},
 };
 use http_body::{Frame, SizeHint};
 use httpdate::HttpDate;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, ReadBuf, Take};
 
-use super::{opened::Opened, range::Part};
+use super::{conditions::Validator, opened::Opened, range::Part};
 
 /// A younger file may be modified again within the second of its `Last-Modified`.
 const YOUNG: Duration = Duration::from_secs(2);
@@ -35,63 +32,35 @@ const LAST_YEAR_ENDS: Duration = Duration::from_secs(253_402_300_800);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// What a file is known by to those who have it already.
-pub(super) struct Validator {
-    tag: HeaderValue,
-    /// Whether `Last-Modified` tells its versions apart, too.
-    has_time: bool,
-}
-
-impl Validator {
-    /// A tag alone.
-    pub(super) fn tag(tag: HeaderValue) -> Self {
-        Self { tag, has_time: false }
-    }
-}
-
-/// A file, streamed; with `ETag`, so that `If-None-Match` and `If-Range` work to the nanosecond. Times of a second distinguish two versions only if the
+/// A file, streamed; with `ETag`, so that `If-Match`, `If-None-Match` and `If-Range` work to the nanosecond. Times of a second distinguish two versions only if the
 /// older one was not young when it was requested (RFC 9110, section 8.8.2.2).
 pub(super) fn file(request: &Request, opened: Opened) -> Response {
-    let has_time = !is_young(opened.modified, SystemTime::now());
-    match entity_tag(&opened) {
-        Ok(tag) => file_known_by(Validator { tag, has_time }, request, opened),
-        Err(error) => unreadable(&error, "cannot read a file"),
-    }
+    let tag = match entity_tag(&opened) {
+        Ok(tag) => tag,
+        Err(error) => return unreadable(&error, "cannot read a file"),
+    };
+    let is_young = is_young(opened.modified, SystemTime::now());
+    let validator = Validator::with_time(tag, last_modified(opened.modified), is_young);
+    file_known_by(&validator, request, opened)
 }
 
 /// A file, streamed, whose versions are told apart by `validator`.
-pub(super) fn file_known_by(validator: Validator, request: &Request, opened: Opened) -> Response {
-    let Validator { tag, has_time } = validator;
-    let modified = if has_time { last_modified(opened.modified) } else { None };
-    let mut response = match unsent(request.headers(), &tag, modified) {
+pub(super) fn file_known_by(validator: &Validator, request: &Request, opened: Opened) -> Response {
+    let tag = validator.entity_tag();
+    let mut response = match validator.unsent(request.headers()) {
         Some(status) => status.into_response(),
-        None => match content(request, &tag, opened) {
+        None => match content(request, tag, opened) {
             Ok(response) => response,
             Err(error) => return unreadable(&error, "cannot read a file"),
         },
     };
     let headers = response.headers_mut();
-    headers.insert(ETAG, tag);
-    let modified = modified.map(|time| HeaderValue::from_str(&time.to_string()));
+    headers.insert(ETAG, tag.clone());
+    let modified = validator.last_modified().map(|time| HeaderValue::from_str(&time.to_string()));
     if let Some(Ok(time)) = modified {
         headers.insert(LAST_MODIFIED, time);
     }
     response
-}
-
-/// The status that answers a condition, where the file need not be sent.
-fn unsent(headers: &HeaderMap, tag: &HeaderValue, modified: Option<HttpDate>) -> Option<StatusCode> {
-    let is_tag_asked = headers.contains_key(IF_NONE_MATCH);
-    if is_tag_asked && matches(headers, tag) {
-        return Some(StatusCode::NOT_MODIFIED);
-    }
-    let modified = modified?;
-    let date = |name: HeaderName| headers.get(name)?.to_str().ok()?.parse::<HttpDate>().ok();
-    if date(IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
-        return Some(StatusCode::PRECONDITION_FAILED);
-    }
-    let is_known = !is_tag_asked && date(IF_MODIFIED_SINCE).is_some_and(|since| modified <= since);
-    is_known.then_some(StatusCode::NOT_MODIFIED)
 }
 
 /// The file or the part of it that is asked for; only `GET` has parts (RFC 9110, section 14.2).
@@ -187,28 +156,9 @@ fn entity_tag(opened: &Opened) -> io::Result<HeaderValue> {
     HeaderValue::from_str(&tag).map_err(io::Error::other)
 }
 
-fn matches(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let listed = headers
-        .get_all(IF_NONE_MATCH)
-        .into_iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-    let mut tags = listed.map(<[u8]>::trim_ascii).map(|one| one.strip_prefix(b"W/").unwrap_or(one));
-    tags.any(|one| one == b"*" || one == tag.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_entity_tag_is_found_in_a_list_and_by_a_star() {
-        let tag = HeaderValue::from_static("\"a-1\"");
-        let asks = |value: &'static str| {
-            matches(&HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(value))]), &tag)
-        };
-        assert!(asks("\"b-1\", W/\"a-1\"") && asks("*"));
-        assert!(!asks("\"a-2\"") && !asks(""));
-    }
 
     #[test]
     fn a_file_is_young_for_two_seconds_and_while_its_time_is_to_come() {

@@ -27,15 +27,22 @@ const AT_ONCE: usize = 4;
 
 static COMPRESSIONS: Semaphore = Semaphore::const_new(AT_ONCE);
 
-/// Whether a client accepts gzip, according to its `Accept-Encoding`.
+/// Whether a client accepts gzip, according to its `Accept-Encoding`. A star is for the codings that are not named (RFC 9110, section
+/// 12.5.3).
 pub(super) fn is_taken(headers: &HeaderMap) -> bool {
+    let weight = weight_of(headers, &["gzip", "x-gzip"]).or_else(|| weight_of(headers, &["*"]));
+    weight.is_some_and(|weight| weight > 0.0)
+}
+
+/// The weight of the first coding that has one of these names; 0 where it is not understood.
+fn weight_of(headers: &HeaderMap, names: &[&str]) -> Option<f32> {
     let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|coding| {
+    values.flat_map(|value| value.split(',')).find_map(|coding| {
         let mut parts = coding.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Ok(1.0), str::parse::<f32>);
-        ["gzip", "x-gzip", "*"].iter().any(|known| name.eq_ignore_ascii_case(known))
-            && weight.is_ok_and(|weight| weight > 0.0)
+        let name = parts.next()?;
+        let weight = parts.find_map(|part| part.strip_prefix(['q', 'Q'])?.strip_prefix('='));
+        let is_named = names.iter().any(|known| name.eq_ignore_ascii_case(known));
+        is_named.then(|| weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
     })
 }
 
@@ -111,12 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_taken_by_its_name_or_by_a_star_and_not_with_a_weight_of_0() {
+    fn gzip_is_taken_by_its_name_or_else_by_a_star_and_not_with_a_weight_of_0() {
         let takes = |value: &'static str| {
             is_taken(&HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]))
         };
         assert!(takes("gzip") && takes("br, GZIP;q=0.5") && takes("*"));
         assert!(!takes("br") && !takes("gzip;q=0") && !takes("gzip; q=0.0, br") && !takes("gzip;q=x"));
+        assert!(!takes("gzip;q=0, *") && !takes("*, x-gzip;Q=0") && !takes("*;Q=0"));
+        assert!(takes("*;q=0, gzip") && takes("gzip;Q=1, identity;q=0"));
         assert!(!is_taken(&HeaderMap::new()));
     }
 

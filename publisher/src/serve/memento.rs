@@ -29,7 +29,8 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::{
-    file::{Validator, file_known_by, unreadable},
+    conditions::Validator,
+    file::{file_known_by, unreadable},
     opened::Opened,
     time_map::TimeMapText,
 };
@@ -193,7 +194,7 @@ impl History {
 impl Memento {
     fn serve(self, request: &Request) -> Response {
         let Self { opened, validator, mut headers } = self;
-        let mut response = file_known_by(validator, request, opened);
+        let mut response = file_known_by(&validator, request, opened);
         match response.status() {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                 response.headers_mut().extend(headers);
@@ -273,8 +274,10 @@ fn memento(
     }
     let Some(path) = journal.content(version) else { return Ok(Found::Said(gone(headers))) };
     let opened = match Opened::at(&path) {
-        Ok(opened) => opened,
-        // Retention has removed it since.
+        Ok(opened) if version.length.is_none_or(|length| length == opened.length) => opened,
+        // Cut, so that the bytes are there no more.
+        Ok(_) => return Ok(Found::Said(gone(headers))),
+        // There was no room for it, or it was removed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Said(gone(headers))),
         Err(error) => return Err(error),
     };

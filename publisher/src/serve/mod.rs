@@ -3,6 +3,7 @@
 //!
 //! The state is read again whenever it changes, so builds and notifications show at once.
 
+mod conditions;
 mod file;
 mod gzip;
 mod memento;
@@ -13,7 +14,7 @@ mod time_map;
 use std::{
     collections::HashSet,
     fs,
-    io::{self, Read as _},
+    io::{self, ErrorKind, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -57,7 +58,8 @@ use crate::{
 /// How long open requests may take after the server was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// Connections at once. One more closes another: of the client that has most, first one without a request.
+/// Connections at once. One more closes another: of the client that has most, first one without a request. Each takes a file descriptor,
+/// and another one while it is sent a file.
 pub const CONNECTIONS: usize = 1_024;
 
 /// How long the header of a request may take to arrive. A connection without a request is closed after the same time.
@@ -67,7 +69,8 @@ pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`WRITE_RATE`].
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The least rate at which a client reads its answer for as long as it likes, in bytes a second.
+/// The least rate at which a client reads its answer for as long as it likes, in bytes a second, as far as
+/// [`Paced`](resync_common::pace::Paced) sees it.
 pub const WRITE_RATE: u64 = 4 * 1024;
 
 /// The largest header of a request, in bytes.
@@ -286,15 +289,8 @@ impl View {
         if path == self.described_at || path == Path::new(SOURCE_DESCRIPTION_PATH) {
             return own(&self.description, Target::Document);
         }
-        let is_patch =
-            |wanted: &&Path| wanted.parent() == Some(Path::new(PATCH_FOLDER)) && out.join(wanted).is_file();
-        if let Some(wanted) = wanted.filter(is_patch) {
-            return own(&out.join(wanted), Target::Patch);
-        }
-        let is_document = |wanted: &&Path| self.documents.contains(*wanted) || was_document(out, wanted);
-        if let Some(wanted) = wanted.filter(is_document) {
-            let is_package = wanted.extension().is_some_and(|extension| extension == "zip");
-            return own(&out.join(wanted), if is_package { Target::Package } else { Target::Document });
+        if let Some(found) = wanted.and_then(|wanted| self.find_own(out, wanted)) {
+            return found;
         }
         let Ok(path) = path.strip_prefix(self.base_url.folder()) else { return Target::Nothing };
         match self.open_resource(path) {
@@ -304,15 +300,35 @@ impl View {
         }
     }
 
+    /// Opens a patch or document; `None` where the path is of none, and may be of a resource.
+    fn find_own(&self, out: &Path, wanted: &Path) -> Option<Target> {
+        let is_patch = wanted.parent() == Some(Path::new(PATCH_FOLDER));
+        let is_listed = self.documents.contains(wanted);
+        if !is_patch && !is_listed && !may_be_document(wanted) {
+            return None;
+        }
+        let target: fn(Opened) -> Target = if is_patch {
+            Target::Patch
+        } else if wanted.extension().is_some_and(|extension| extension == "zip") {
+            Target::Package
+        } else {
+            Target::Document
+        };
+        let found = own(&out.join(wanted), target);
+        (is_listed || !matches!(found, Target::Nothing)).then_some(found)
+    }
+
     /// Opens the file of a resource; `None` where there is none.
     fn open_resource(&self, path: &Path) -> Result<Option<Opened>, LocateError> {
         let Some(collection) = &self.collection else { return Ok(None) };
         let real = collection.locate(path)?;
         // Opening a device could do something, and a socket cannot be opened.
-        if !real.is_file() {
-            return Ok(None);
+        match fs::metadata(&real) {
+            Ok(metadata) if metadata.is_file() => Ok(Opened::of(collection.open_located(&real)?, &real)?),
+            Ok(_) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        Ok(Opened::of(collection.open_located(&real)?, &real)?)
     }
 
     /// These links, and where the versions of a resource are (MEM-021).
@@ -346,18 +362,21 @@ fn topics(out: &Path, state: &State, site: &Site) -> Result<Vec<Topic>, Error> {
 fn own(path: &Path, target: impl FnOnce(Opened) -> Target) -> Target {
     match Opened::at(path) {
         Ok(opened) => target(opened),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Target::Nothing,
+        // No file that the publisher wrote has a name which is longer than names can be.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) => {
+            Target::Nothing
+        }
         Err(error) => Target::Unknown(error),
     }
 }
 
-/// Whether it is a document that an index lists, or listed a moment ago, and that stays for present readers.
-fn was_document(out: &Path, wanted: &Path) -> bool {
+/// Whether it may be a document that an index lists, or listed a moment ago, and that stays for present readers.
+fn may_be_document(wanted: &Path) -> bool {
     let name = wanted.file_name().unwrap_or_default().as_encoded_bytes();
     let stems = [&b"resourcelist-"[..], b"changelist-", b"resourcedump-", b"changedump-"];
     let is_list = stems.iter().any(|stem| name.starts_with(stem))
         && [&b".xml"[..], b".zip"].iter().any(|end| name.ends_with(end));
-    is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER)) && out.join(wanted).is_file()
+    is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER))
 }
 
 fn state_stamp(out: &Path) -> Option<Stamp> {
@@ -389,12 +408,17 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
         Target::Package(opened) => file(&request, opened),
         Target::Document(opened) => {
             let mut response = file(&request, opened);
+            if !is_of_file(&response) {
+                return response;
+            }
             as_document(response.headers_mut());
             gzip::offer(response, gzip::is_taken(request.headers()))
         }
         Target::Patch(opened) => {
             let mut response = file(&request, opened);
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
+            if is_of_file(&response) {
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PATCH_TYPE));
+            }
             response
         }
         // As it is, since its length and encoding stand in the lists (RS-036, RS-037).
@@ -416,6 +440,11 @@ async fn answer(Shared(sets): Shared<Arc<[Server]>>, request: Request) -> Respon
     }
 }
 
+/// Whether an answer is a file, a part of it, or that the client has it. A refusal has no type and no form of the file.
+fn is_of_file(response: &Response) -> bool {
+    matches!(response.status(), StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
 fn nothing(start: &str) -> Response {
     let text = format!("nothing is published here; the Source Description is {start}\n");
     (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
@@ -432,7 +461,7 @@ async fn answer_for(topic: Topic) -> Response {
     });
     let body = match read.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(body) => body,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return unreadable(&error, "cannot read the last notification"),
     };
     let length = HeaderValue::from(body.len());

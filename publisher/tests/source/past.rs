@@ -9,7 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use resync_core::{datetime::DateTime, memento::HttpDate};
+use resync_core::{
+    datetime::DateTime,
+    digest::{Algorithm, Digest},
+    memento::HttpDate,
+};
 use resync_harness::{Clock, free_address};
 use resync_publisher::prelude::{BaseUrl, Item, Keep, Source, VersionRules};
 use serde_json::Value;
@@ -17,6 +21,7 @@ use serde_json::Value;
 use crate::{
     configured::{configured, one_set},
     support::{Answer, BASE, Place, Run, Server, judge_site, program, run, text},
+    versions::stored,
 };
 
 const A: &str = "http://source.example/data/a.txt";
@@ -264,6 +269,24 @@ fn mem031_a_deletion_is_gone_with_a_date_and_what_retention_removed_is_gone_with
     assert_eq!((removed.status, removed.header("memento-datetime")), (410, ""));
     assert!(removed.header("link").contains("rel=\"timegate\""));
     assert_eq!(removed.header("cache-control"), "", "it is not gone for good in caches");
+}
+
+#[test]
+fn mem010_a_file_of_another_length_has_not_the_bytes_of_a_version() {
+    let (past, server) = four_days();
+    let second = &listed(&server, A)[1];
+    let file = stored(&past.place.out(), &Digest::of(Algorithm::Sha256, b"two!"));
+    let status = || server.get(second.path()).status;
+    for (bytes, expected) in [("two!", 200), ("two", 410), ("", 410), ("two!!", 410)] {
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, bytes).unwrap();
+        assert_eq!(status(), expected, "{bytes:?}");
+    }
+    fs::remove_file(&file).unwrap();
+    assert_eq!(status(), 410, "there is none");
+    // What cannot be opened may be there.
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    assert_eq!(status(), 500, "it must not look as if it were gone for good");
 }
 
 #[test]

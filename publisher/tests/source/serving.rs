@@ -189,6 +189,8 @@ fn a_range_is_served_and_one_of_an_older_version_is_not_mixed_in() {
     assert_eq!((part.status, part.body.as_slice()), (206, &b"b/"[..]));
     let whole = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Range: \"older\"\r\n");
     assert_eq!((whole.status, whole.body.as_slice()), (200, &b"<b/>"[..]));
+    let other = server.ask("GET", RESOURCE, "Range: bytes=1-2\r\nIf-Match: \"older\"\r\n");
+    assert_eq!((other.status, other.body.len()), (412, 0));
     let beyond = server.ask("GET", RESOURCE, "Range: bytes=4-\r\n");
     assert_eq!((beyond.status, beyond.header("content-range")), (416, "bytes */4"));
     let head = server.ask("HEAD", RESOURCE, "Range: bytes=1-2\r\n");
@@ -215,6 +217,8 @@ fn rs036_rs051_documents_are_compressed_for_who_takes_that_and_resources_stay_as
         (206, &b"<?xml"[..], "")
     );
     assert_eq!(server.get(list).header("content-encoding"), "");
+    let refused = server.ask("GET", list, &format!("{takes}If-Match: \"older\"\r\n"));
+    assert_eq!((refused.status, refused.header("content-type")), (412, ""), "it is no document");
     let resource = server.ask("GET", RESOURCE, takes);
     assert_eq!((resource.header("content-encoding"), resource.body.as_slice()), ("", &b"<b/>"[..]));
 }
@@ -290,6 +294,17 @@ fn a_link_with_the_name_of_a_document_leads_nowhere_and_a_folder_of_documents_th
     let answer = server.get("/data/resync/resourcelist-9.xml");
     assert_eq!(answer.status, 500, "it must not look like an absence");
     assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
+
+    fs::create_dir_all(documents.join("patches")).unwrap();
+    for name in ["resourcelist-8.xml", "patches/a.json"] {
+        // It leads to nothing that could be looked at.
+        symlink("x".repeat(300), documents.join(name)).unwrap();
+        assert_eq!(server.get(&format!("/data/resync/{name}")).status, 500, "{name}");
+    }
+    let long = "x".repeat(300);
+    for name in [format!("resourcelist-{long}.xml"), format!("patches/{long}.json")] {
+        assert_eq!(server.get(&format!("/data/resync/{name}")).status, 404, "there is no such name");
+    }
 }
 
 #[test]

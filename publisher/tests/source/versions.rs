@@ -43,7 +43,7 @@ pub(crate) fn build(config: &Path) -> Run {
 }
 
 /// The file of a content.
-fn stored(out: &Path, digest: &Digest) -> PathBuf {
+pub(crate) fn stored(out: &Path, digest: &Digest) -> PathBuf {
     let text = digest.to_string();
     let name = text.strip_prefix("sha-256:").unwrap();
     out.join(".resync-source/versions").join(&name[..2]).join(name)

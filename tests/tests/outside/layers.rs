@@ -100,6 +100,7 @@ const COMMON: Layers = Layers {
         "values",
         "words",
         "backoff",
+        "file_limit",
         "space",
         "locks",
     ],
