@@ -12,7 +12,7 @@ use resync_common::{
 use resync_core::websub::TopicUrl;
 use resync_publisher::{
     Error,
-    forget::{self, Forget, Kept, KeptVersion, Removed, VersionName, Which},
+    forget::{self, Forget, Kept, KeptVersion, Removal, VersionName, Which},
 };
 use serde_json::json;
 
@@ -52,34 +52,34 @@ fn remove(arguments: &ForgetArgs, which: Which, outs: &[PathBuf]) -> Result<(), 
         refuse_several(arguments, outs)?;
     }
     let (is_json, is_dry) = (arguments.out.json, arguments.dry_run);
-    let announce = |goes: &Removed| {
+    let announce = |removal: &Removal| {
         if !is_json {
-            going(goes).into_iter().for_each(say);
+            going(removal).into_iter().for_each(say);
         }
     };
     let one = |out: &Path| {
         let forget = Forget::new(out, &arguments.resource, which).with_others(arguments.with_others);
-        let removed = forget.dry_run(is_dry).announce(&announce).run()?;
-        Ok::<_, Error>((out.to_owned(), removed))
+        let removal = forget.dry_run(is_dry).announce(&announce).run()?;
+        Ok::<_, Error>((out.to_owned(), removal))
     };
     let (done, mut failed) = sets::each(outs, one);
-    let (mut removed, mut others) = (Vec::new(), Vec::new());
-    for (out, goes) in done {
-        match goes {
-            Some(goes) => removed.push(goes),
+    let (mut removals, mut others) = (Vec::new(), Vec::new());
+    for (out, removal) in done {
+        match removal {
+            Some(removal) => removals.push(removal),
             None => others.push(out),
         }
     }
-    if removed.is_empty() && failed.is_empty() {
+    if removals.is_empty() && failed.is_empty() {
         return Err(no_such(arguments, which, outs));
     }
-    let (elsewhere, unread) = elsewhere(outs, &others, &removed);
+    let (elsewhere, unread) = elsewhere(outs, &others, &removals);
     failed.extend(unread);
     if is_json {
         let what = if is_dry { "would_forget" } else { "forgotten" };
-        print_json(&json!({ what: removed, "other_sets": elsewhere }))?;
+        print_json(&json!({ what: removals, "other_sets": elsewhere }))?;
     } else {
-        let said = removed.iter().flat_map(|one| if is_dry { would_go(one) } else { gone(one) });
+        let said = removals.iter().flat_map(|one| if is_dry { would_go(one) } else { gone(one) });
         said.chain(elsewhere.iter().map(|uri| same_elsewhere(uri))).for_each(say);
     }
     sets::outcome(failed, outs.len(), "could not forget it, or not be asked for the same bytes")
@@ -106,8 +106,8 @@ fn refuse_several(arguments: &ForgetArgs, outs: &[PathBuf]) -> Result<(), Failur
 }
 
 /// The resources of sets that have nothing of this name, but the same bytes. These sets keep them.
-fn elsewhere(outs: &[PathBuf], others: &[PathBuf], removed: &[Removed]) -> (BTreeSet<String>, Failed) {
-    let digests: Vec<_> = removed.iter().flat_map(|one| one.digests.iter().copied()).collect();
+fn elsewhere(outs: &[PathBuf], others: &[PathBuf], removals: &[Removal]) -> (BTreeSet<String>, Failed) {
+    let digests: Vec<_> = removals.iter().flat_map(|one| one.digests.iter().copied()).collect();
     let (mut uris, mut failed) = (BTreeSet::new(), Vec::new());
     for out in others {
         match forget::same_bytes(out, &digests) {
@@ -153,47 +153,69 @@ fn sharers(version: &KeptVersion) -> String {
 }
 
 /// What goes, a line each.
-fn going(goes: &Removed) -> Vec<String> {
-    let own = goes.versions.iter().map(|version| {
-        let (bytes, digest) = (Size(version.bytes), version.digest);
-        format!("goes: `{}` from {} on, {bytes}, {digest}", escaped(&goes.uri), version.moment)
+fn going(removal: &Removal) -> Vec<String> {
+    let own = removal.versions.iter().map(|KeptVersion { moment, bytes, digest, .. }| {
+        let uri = escaped(&removal.uri);
+        format!("removes the version of `{uri}` that began at {moment} ({}, {digest})", Size(*bytes))
     });
-    let also = goes.shared_with.iter().map(|VersionName { uri, moment }| {
-        format!("goes with it, as it has the same bytes: `{}` from {moment} on", escaped(uri))
+    let also = removal.shared_with.iter().map(|VersionName { uri, moment }| {
+        let uri = escaped(uri);
+        format!("also removes, since its bytes are equal: the version of `{uri}` that began at {moment}")
     });
-    let more = goes.others.saturating_sub(goes.shared_with.len() as u64);
-    let more = (more > 0).then(|| format!("and {} with the same bytes", count(more, "more version")));
+    let more = removal.others.saturating_sub(removal.shared_with.len() as u64);
+    let more = (more > 0).then(|| format!("also removes {} with equal bytes", count(more, "more version")));
     own.chain(also).chain(more).collect()
 }
 
 /// What a dry run finds.
-fn would_go(goes: &Removed) -> Vec<String> {
-    if goes.versions.is_empty() {
-        return vec![format!("no bytes of these versions of `{}` are kept", escaped(&goes.uri))];
-    }
-    going(goes)
+fn would_go(removal: &Removal) -> Vec<String> {
+    let going = if removal.versions.is_empty() { Vec::new() } else { going(removal) };
+    nothing_kept(removal).into_iter().chain(going).chain(staying(removal)).collect()
 }
 
 /// What was done, and what was not.
-fn gone(removed: &Removed) -> Vec<String> {
-    let uri = escaped(&removed.uri);
-    let with = match removed.others {
+fn gone(removal: &Removal) -> Vec<String> {
+    let with = match removal.others {
         0 => String::new(),
         others => format!(" and {} with the same bytes", counted(others, "other", "others")),
     };
-    let done = match removed.versions.len() as u64 {
-        0 => format!("no bytes of these versions of `{uri}` are kept, and no build will keep them"),
-        versions => format!(
-            "{} of `{uri}`{with} forgotten, {}; `resync-source serve` answers 410 now, and caches may keep copies for a year",
+    let done = match removal.versions.len() as u64 {
+        0 => nothing_kept(removal).map(|line| line + ", and no build will keep them"),
+        versions => Some(format!(
+            "{} of `{}`{with} forgotten, {}; `resync-source serve` answers 410 now, and caches may keep copies for a year",
             count(versions, "version"),
-            Size(removed.bytes)
-        ),
+            escaped(&removal.uri),
+            Size(removal.bytes)
+        )),
     };
-    let same = &removed.published_with_same_bytes;
-    let is_still = removed.published && !same.contains(&removed.uri);
-    let still = if is_still { "; the file itself is still published" } else { "" };
+    done.into_iter().chain(staying(removal)).collect()
+}
+
+/// `None` if something is, or if [`staying`] says all that there is to say.
+fn nothing_kept(removal: &Removal) -> Option<String> {
+    let Removal { uri, versions, empty, without_digest, digests, .. } = removal;
+    let is_said = digests.is_empty() && empty + without_digest > 0;
+    let is_nothing = versions.is_empty() && !is_said;
+    is_nothing.then(|| format!("no bytes of these versions of `{}` are kept", escaped(uri)))
+}
+
+/// What stays, or may come back, a line each.
+fn staying(removal: &Removal) -> Vec<String> {
+    let Removal { empty, without_digest, published_with_same_bytes: same, .. } = removal;
+    let uri = escaped(&removal.uri);
+    let empty = (*empty > 0).then(|| {
+        let stay = if *empty == 1 { "stays" } else { "stay" };
+        format!("{} of `{uri}` {stay}: empty bytes are never removed", count(*empty, "empty version"))
+    });
+    let unknown = (*without_digest > 0).then(|| {
+        let have = if *without_digest == 1 { "has" } else { "have" };
+        let versions = count(*without_digest, "version");
+        format!("{versions} of `{uri}` {have} no SHA-256 on record: a build that finds the same bytes again keeps them")
+    });
+    let is_still = removal.published && !same.contains(&removal.uri);
+    let still = is_still.then(|| format!("the file itself is still published: `{uri}`"));
     let same = same.iter().map(|uri| format!("still published with these bytes: `{}`", escaped(uri)));
-    std::iter::once(format!("{done}{still}")).chain(same).collect()
+    empty.into_iter().chain(unknown).chain(still).chain(same).collect()
 }
 
 fn same_elsewhere(uri: &str) -> String {

@@ -5,6 +5,7 @@
 //! no later patch begins at these bytes.
 
 mod naming;
+mod unrecorded;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,6 +17,7 @@ use std::{
 use resync_core::{
     datetime::DateTime,
     digest::{Algorithm, Digest},
+    document::Change,
 };
 use serde::Serialize;
 
@@ -91,17 +93,22 @@ pub struct VersionName {
     pub moment: DateTime,
 }
 
-/// What is taken out. As JSON its names are stable, new ones may be added.
+/// What is taken out, or would be. As JSON its names are stable, new ones may be added.
 #[derive(Clone, Debug, Serialize)]
-pub struct Removed {
+pub struct Removal {
     /// The name of the set, in a site of several.
     pub set: Option<String>,
     /// The resource.
     pub uri: String,
     /// Whether the last build published it. It stays as it is.
     pub published: bool,
-    /// The versions that were asked for; none where their bytes were not kept any more. Empty ones stay: nothing can be taken out of them.
+    /// The versions that were asked for; none where their bytes were not kept any more.
     pub versions: Vec<KeptVersion>,
+    /// How many empty versions were asked for. They stay: nothing can be taken out of them.
+    pub empty: u64,
+    /// How many versions were asked for whose SHA-256 nobody knows any more. Their bytes are not kept, but a build that finds them again keeps
+    /// them.
+    pub without_digest: u64,
     /// The SHA-256 of all bytes that were asked for, also of those that are not kept now. No build keeps them again.
     #[serde(serialize_with = "text_list::serialize")]
     pub digests: Vec<Digest>,
@@ -150,7 +157,7 @@ pub struct Forget<'a> {
     which: Which,
     with_others: bool,
     is_dry: bool,
-    announce: &'a dyn Fn(&Removed),
+    announce: &'a dyn Fn(&Removal),
 }
 
 impl fmt::Debug for Forget<'_> {
@@ -183,7 +190,7 @@ impl<'a> Forget<'a> {
     }
 
     /// Is called with what goes before anything does, unless nothing goes.
-    pub fn announce(mut self, announce: &'a dyn Fn(&Removed)) -> Self {
+    pub fn announce(mut self, announce: &'a dyn Fn(&Removal)) -> Self {
         self.announce = announce;
         self
     }
@@ -193,59 +200,59 @@ impl<'a> Forget<'a> {
     /// # Errors
     /// [`Error::SeveralKept`] where the name may mean several resources, [`Error::SharedBytes`] where others go with it and that is not
     /// allowed: then nothing is removed. After any other error, what was not done is done by the next build, or by calling this again.
-    pub fn run(self) -> Result<Option<Removed>, Error> {
+    pub fn run(self) -> Result<Option<Removal>, Error> {
         // A lock would make a folder where no site is.
         let state = State::load(self.out)?;
         if self.is_dry {
-            return self.removed(&state);
+            return self.plan(&state);
         }
         // A dump reads versions while the site is not locked. It takes its locks in this order.
         let _dump_lock = DumpLock::acquire(self.out)?;
         let lock = Lock::acquire(self.out)?;
         publish::complete(&lock)?;
         let mut state = State::load(self.out)?;
-        let Some(removed) = self.removed(&state)? else { return Ok(None) };
-        if !removed.versions.is_empty() {
-            (self.announce)(&removed);
+        let Some(removal) = self.plan(&state)? else { return Ok(None) };
+        if !removal.versions.is_empty() {
+            (self.announce)(&removal);
         }
-        Forgotten::add(&lock, removed.digests.iter().copied())?;
-        for KeptVersion { moment, digest, .. } in &removed.versions {
-            tracing::info!(uri = %removed.uri, %moment, %digest, "this version is to be kept no longer");
+        Forgotten::add(&lock, removal.digests.iter().copied())?;
+        for KeptVersion { moment, digest, .. } in &removal.versions {
+            tracing::info!(uri = %removal.uri, %moment, %digest, "this version is to be kept no longer");
         }
         // Also what a killed run has left.
         retention::remove_forgotten(&lock, &mut state)?;
-        Ok(Some(removed))
+        Ok(Some(removal))
     }
 
     /// What is to go.
-    fn removed(&self, state: &State) -> Result<Option<Removed>, Error> {
+    fn plan(&self, state: &State) -> Result<Option<Removal>, Error> {
         let mut found = Found::all(self.out, state, self.named)?;
         if found.len() > 1 {
             let uris = found.into_iter().map(|found| found.kept.uri).collect();
             return Err(Error::SeveralKept { name: self.named.to_string_lossy().into_owned(), uris });
         }
         let Some(found) = found.pop() else { return Ok(None) };
-        let moments = self.which.among(found.told.iter().map(|version| version.moment));
+        let moments = self.which.among(found.versions.iter().map(|version| version.moment));
         if moments.is_empty() {
             return Ok(None);
         }
         // Also what is not kept now: a later build tries again what had no room.
-        let contents = contents(found.told.iter().filter(|version| moments.contains(&version.moment)));
+        let contents = contents(found.versions.iter().filter(|version| moments.contains(&version.moment)));
         let forgotten = Forgotten::load(self.out)?.all();
         let new = contents.iter().copied().filter(|digest| !forgotten.contains(digest)).collect();
         let (others, named) = found.others(&new, &moments);
         if let Some(VersionName { uri, moment }) = named.into_iter().next().filter(|_| !self.with_others) {
             return Err(Error::SharedBytes { others, uri, moment });
         }
-        found.removed(self.out, &moments, contents).map(Some)
+        found.removal(self.out, &moments, contents).map(Some)
     }
 }
 
 /// A resource of which versions were kept.
 struct Found {
     kept: Kept,
-    /// All its versions, oldest first.
-    told: Vec<Version>,
+    /// All its versions, oldest first, also those whose bytes are not kept.
+    versions: Vec<Version>,
     /// Of each content the versions of other resources.
     sharers: HashMap<Digest, Sharers>,
 }
@@ -258,17 +265,21 @@ impl Found {
         let cannot = Error::cannot(Action::Read, &folder);
         let mut all = Vec::new();
         for uri in naming::uris(&state.settings, named) {
-            let told: Vec<Version> = journal.versions(&uri).collect::<io::Result<_>>().map_err(&cannot)?;
-            if told.is_empty() {
-                continue;
+            let mut versions: Vec<Version> =
+                journal.versions(&uri).collect::<io::Result<_>>().map_err(&cannot)?;
+            let Some(last) = versions.last_mut() else { continue };
+            // The journal does not know what became of a file whose versions are kept no longer.
+            let item = StoredInventory::last(out).find(&uri)?.map(|known| known.item);
+            if last.digest.is_none() && last.length.is_some() {
+                let same = item.as_ref().filter(|item| item.length == last.length);
+                last.digest = same.and_then(|item| unrecorded::digest(&state.settings, out, item));
             }
             // Who writes a URI as the lists have it means no other.
             let is_exact = named.to_str() == Some(uri.as_str());
-            let sharers = sharers(&journal, &uri, &contents(told.iter()), MOST_NAMED).map_err(&cannot)?;
+            let sharers = sharers(&journal, &uri, &contents(versions.iter()), MOST_NAMED).map_err(&cannot)?;
             let set = state.settings.root.as_ref().map(|root| root.name.to_string());
-            // The journal does not know what became of a file whose versions are kept no longer.
-            let published = StoredInventory::last(out).find(&uri)?.is_some();
-            let mut found = Self { kept: Kept { set, uri, published, versions: Vec::new() }, told, sharers };
+            let kept = Kept { set, uri, published: item.is_some(), versions: Vec::new() };
+            let mut found = Self { kept, versions, sharers };
             found.kept.versions = found.kept_versions(&Store::of(out)).map_err(&cannot)?;
             all.push(found);
             if is_exact {
@@ -281,7 +292,7 @@ impl Found {
     /// Those whose bytes are there, be they damaged or not.
     fn kept_versions(&self, store: &Store) -> io::Result<Vec<KeptVersion>> {
         let mut versions = Vec::new();
-        for version in &self.told {
+        for version in &self.versions {
             let Some(digest) = version.digest else { continue };
             if let Some(bytes) = store.length(&digest)? {
                 let moment = version.moment;
@@ -296,7 +307,7 @@ impl Found {
     /// How many versions have these contents, without those of this resource that began at these moments; and the first of them.
     fn others(&self, contents: &BTreeSet<Digest>, moments: &BTreeSet<DateTime>) -> (u64, Vec<VersionName>) {
         let has = |version: &&Version| version.digest.is_some_and(|digest| contents.contains(&digest));
-        let own = self.told.iter().filter(has).filter(|version| !moments.contains(&version.moment));
+        let own = self.versions.iter().filter(has).filter(|version| !moments.contains(&version.moment));
         let name = |uri: &String, moment| VersionName { uri: uri.clone(), moment };
         let mut named: Vec<_> = own.map(|version| name(&self.kept.uri, version.moment)).collect();
         let mut count = named.len() as u64;
@@ -307,32 +318,47 @@ impl Found {
         (count, named)
     }
 
+    /// How many of the versions that began at these moments are empty, and of how many nobody knows the SHA-256.
+    fn left(&self, moments: &BTreeSet<DateTime>) -> (u64, u64) {
+        let (mut are_empty, mut without_digest) = (0, 0);
+        for version in self.versions.iter().filter(|version| moments.contains(&version.moment)) {
+            match version.digest {
+                Some(digest) => are_empty += u64::from(digest == empty()),
+                None => without_digest += u64::from(version.change != Change::Deleted),
+            }
+        }
+        (are_empty, without_digest)
+    }
+
     /// What goes with the versions that began at these moments and have these contents.
-    fn removed(
+    fn removal(
         self,
         out: &Path,
         moments: &BTreeSet<DateTime>,
         contents: BTreeSet<Digest>,
-    ) -> Result<Removed, Error> {
+    ) -> Result<Removal, Error> {
         let (others, shared_with) = self.others(&contents, moments);
-        let Self { kept: Kept { set, uri, published, versions }, told, mut sharers } = self;
+        let (empty, without_digest) = self.left(moments);
+        let Self { kept: Kept { set, uri, published, versions: kept }, versions, mut sharers } = self;
         let present = contents.iter().filter_map(|digest| sharers.remove(digest));
         let mut present: BTreeSet<String> = present.flat_map(|sharers| sharers.present).collect();
-        if told.last().and_then(|last| last.digest).is_some_and(|last| contents.contains(&last)) {
+        if versions.last().and_then(|last| last.digest).is_some_and(|last| contents.contains(&last)) {
             present.insert(uri.clone());
         }
         let published_with_same_bytes = published_with(out, &contents, &present)?;
         let is_asked =
             |version: &KeptVersion| moments.contains(&version.moment) && contents.contains(&version.digest);
-        let versions: Vec<_> = versions.into_iter().filter(is_asked).collect();
+        let versions: Vec<_> = kept.into_iter().filter(is_asked).collect();
         let lengths: BTreeMap<Digest, u64> =
             versions.iter().map(|version| (version.digest, version.bytes)).collect();
         let (bytes, digests) = (lengths.values().sum(), contents.into_iter().collect());
-        Ok(Removed {
+        Ok(Removal {
             set,
             uri,
             published,
             versions,
+            empty,
+            without_digest,
             digests,
             others,
             shared_with,
@@ -344,8 +370,12 @@ impl Found {
 
 /// What can be taken out of versions. Many files are empty, and that is no secret.
 fn contents<'a>(versions: impl Iterator<Item = &'a Version>) -> BTreeSet<Digest> {
-    let empty = Digest::of(Algorithm::Sha256, b"");
+    let empty = empty();
     versions.filter_map(|version| version.digest).filter(|digest| *digest != empty).collect()
+}
+
+fn empty() -> Digest {
+    Digest::of(Algorithm::Sha256, b"")
 }
 
 /// The resources that the last build published with one of these contents. Where it told no SHA-256, they are those of `present`: their
@@ -374,7 +404,16 @@ fn published_with(
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, fs, path::PathBuf, thread};
+    use std::{
+        cell::OnceCell,
+        fs,
+        path::PathBuf,
+        sync::{
+            atomic::{AtomicBool, Ordering},
+            mpsc,
+        },
+        thread,
+    };
 
     use super::*;
     use crate::{
@@ -400,7 +439,7 @@ mod tests {
         (settings, out)
     }
 
-    fn forget_all(out: &Path) -> Result<Removed, Error> {
+    fn forget_all(out: &Path) -> Result<Removal, Error> {
         Ok(Forget::new(out, URI.as_ref(), Which::All).with_others(true).run()?.unwrap())
     }
 
@@ -462,6 +501,57 @@ mod tests {
     }
 
     #[test]
+    fn mem013_a_removal_that_dies_is_completed_by_a_build_that_keeps_no_versions_any_more_too() {
+        for step in 0.. {
+            let place = tempfile::tempdir().unwrap();
+            let (mut settings, out) = site(place.path());
+            // So the last text of a JSON file lies there, at which its next patch would begin.
+            let text = Store::of(&out).folder().join("0".repeat(64));
+            fs::write(&text, "one").unwrap();
+            interrupt_after(Some(step));
+            let forgotten = forget_all(&out);
+            interrupt_after(None);
+            settings.versions.keep = Keep::Never;
+            build(&settings, &out).unwrap();
+            let list = fs::read_to_string(out.join(FOLDER).join("forgotten.json")).ok();
+            assert_eq!(text.exists(), list.is_none(), "step {step}");
+            assert!(list.is_none_or(|list| list.contains("\"pending\": []")), "step {step}");
+            if forgotten.is_ok() {
+                assert!(step > 5, "{step}");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn mem010_bytes_that_had_no_room_and_no_sha256_are_not_kept_later_as_far_as_the_file_still_has_them() {
+        for is_changed in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let (mut settings, out) = site(place.path());
+            let (file, folder) = (settings.directory.join("a.txt"), Store::of(&out).folder().to_owned());
+            settings.hash = vec![Algorithm::Md5];
+            fs::remove_dir_all(&folder).unwrap();
+            fs::write(&folder, "no folder, so there is no room").unwrap();
+            fs::write(&file, "late").unwrap();
+            assert!(build(&settings, &out).unwrap().unkept.failed > 0);
+            fs::remove_file(&folder).unwrap();
+            if is_changed {
+                fs::write(&file, "later").unwrap();
+                build(&settings, &out).unwrap();
+            }
+            let removal = forget_all(&out).unwrap();
+            let last = if is_changed { "later" } else { "late" };
+            let last = Digest::of(Algorithm::Sha256, last.as_bytes());
+            assert!(removal.digests.len() == 3 && removal.digests.contains(&last), "{is_changed}");
+            assert_eq!(removal.without_digest, u64::from(is_changed));
+            // Another choice has the build compare all files with what is kept.
+            settings.versions.only = vec!["*".to_owned()];
+            assert_eq!(build(&settings, &out).unwrap().unkept.failed, 0);
+            assert!(!is_there(&out), "{is_changed}");
+        }
+    }
+
+    #[test]
     fn mem010_an_interrupted_build_is_completed_first_so_its_versions_go_too() {
         for step in 0.. {
             let place = tempfile::tempdir().unwrap();
@@ -487,12 +577,33 @@ mod tests {
     fn nothing_is_forgotten_while_a_dump_packs_it_and_no_dump_begins_before_it_is_gone() {
         let place = tempfile::tempdir().unwrap();
         let (_, out) = site(place.path());
-        let (packed, announced) = (Cell::new(false), Cell::new(false));
         let is_dump_locked = || DumpLock::try_acquire(&out).unwrap().is_none();
-        dump(&out, Dump::Resources, &|_| packed.set(is_dump_locked())).unwrap();
-        let forget = Forget::new(&out, URI.as_ref(), Which::All).with_others(true);
-        forget.announce(&|_| announced.set(is_dump_locked())).run().unwrap();
-        assert_eq!((packed.get(), announced.get()), (true, true));
+        let is_announced = AtomicBool::new(false);
+        let announce = |_: &Removal| {
+            assert!(is_dump_locked());
+            is_announced.store(true, Ordering::SeqCst);
+        };
+        let (begins, begun) = mpsc::channel();
+        let forget = || {
+            begins.send(()).unwrap();
+            let forget = Forget::new(&out, URI.as_ref(), Which::All).with_others(true);
+            forget.announce(&announce).run().unwrap().unwrap()
+        };
+        thread::scope(|scope| {
+            let removal = OnceCell::new();
+            let begin = || {
+                let removal = scope.spawn(forget);
+                begun.recv().unwrap();
+                removal
+            };
+            let pack = |_| {
+                removal.get_or_init(begin);
+                assert!(is_dump_locked() && !is_announced.load(Ordering::SeqCst));
+            };
+            dump(&out, Dump::Resources, &pack).unwrap();
+            let removal: Removal = removal.into_inner().unwrap().join().unwrap();
+            assert!(removal.versions.len() == 2 && is_announced.load(Ordering::SeqCst));
+        });
     }
 
     #[test]
@@ -534,7 +645,7 @@ mod tests {
         build(&settings, &out).unwrap();
         let uri = "http://example.org/empty.txt";
         let removed = Forget::new(&out, uri.as_ref(), Which::All).run().unwrap().unwrap();
-        assert!(removed.versions.is_empty() && removed.digests.is_empty());
+        assert!(removed.versions.is_empty() && removed.digests.is_empty() && removed.empty == 1);
         assert!(removed.published && removed.published_with_same_bytes.is_empty());
         assert_eq!(kept(&out, uri.as_ref()).unwrap()[0].versions.len(), 1);
     }

@@ -7,16 +7,22 @@ use std::{
 };
 
 use resync_core::{
-    digest::{Algorithm, Digest, Hasher},
+    digest::{Algorithm, Digest, Hasher, Hashes},
     durable::{self, folder_of, sync_folder},
 };
 use serde::Serialize;
 
 /// The SHA-256 digest of what is left to read of a file.
 pub(crate) fn digest_of(file: File) -> io::Result<Digest> {
-    let mut hasher = Hasher::new([Algorithm::Sha256]);
+    let hashes = hashes_of(file, [Algorithm::Sha256])?;
+    Ok(*hashes.get(Algorithm::Sha256).expect("it was asked for SHA-256"))
+}
+
+/// The same by several algorithms.
+pub(crate) fn hashes_of(file: File, algorithms: impl IntoIterator<Item = Algorithm>) -> io::Result<Hashes> {
+    let mut hasher = Hasher::new(algorithms);
     io::copy(&mut BufReader::with_capacity(128 * 1024, file), &mut hasher)?;
-    Ok(*hasher.finish().get(Algorithm::Sha256).expect("it was asked for SHA-256"))
+    Ok(hasher.finish())
 }
 
 /// A point at which tests can interrupt a run: everything before it has happened, and nothing after it.

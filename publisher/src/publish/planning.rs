@@ -112,7 +112,7 @@ impl Run {
     ) -> Result<Built, Error> {
         let plan = self.decide(&snapshot);
         let had_versions = self.before.as_ref().is_some_and(|state| state.versions.is_some());
-        let Self { lock, series, folders, changes, mut written, .. } = self;
+        let Self { lock, series, folders, is_dry, changes, mut written, .. } = self;
         folders.sync_all().map_err(Error::cannot(Action::Write, lock.out()))?;
         let list_is_due = !plan.lists_resources
             && series.as_ref().is_some_and(|series| is_outdated_by(series, &plan.settings, &snapshot));
@@ -128,7 +128,8 @@ impl Run {
         let done = execution::publish(&plan, false, listed, &lock, options.progress)?;
         let unchanged = done.records.len() - done.written.len();
         let of_archives = archives::make(&lock, plan.started);
-        let of_versions = plan.versions.as_ref().and_then(|_| retention::apply(&lock, plan.started).err());
+        // Also where none are kept now: a killed removal may have left some of what is forgotten.
+        let of_versions = if is_dry { None } else { retention::apply(&lock, plan.started).err() };
         let out = lock.out().to_owned();
         // Other builds go on while a dump is made.
         drop(lock);

@@ -62,15 +62,17 @@ fn make_pass(
     now: DateTime,
 ) -> Result<(), Error> {
     let out = lock.out();
-    let Some(kept) = state.versions.as_mut() else { return Ok(()) };
-    let journal = Journal::with(out, Some(&*kept));
     let store = Store::of(out);
-    forgotten
-        .remove(&store)
-        .and_then(|()| Pass::of(&journal, &store, &forgotten.all()))
-        .and_then(|mut pass| pass.apply(&store, kept, rules, now))
-        .map_err(Error::cannot(Action::Remove, store.folder()))?;
-    state.save(lock)?;
+    let cannot = Error::cannot(Action::Remove, store.folder());
+    // Also where no versions are kept: the text that a JSON Patch would begin at may be one of them.
+    forgotten.remove(&store).map_err(&cannot)?;
+    if let Some(kept) = state.versions.as_mut() {
+        let journal = Journal::with(out, Some(&*kept));
+        Pass::of(&journal, &store, &forgotten.all())
+            .and_then(|mut pass| pass.apply(&store, kept, rules, now))
+            .map_err(&cannot)?;
+        state.save(lock)?;
+    }
     forgotten.complete(lock)
 }
 

@@ -169,7 +169,7 @@ mod tests {
             assert!(kept.segments.len() < 10, "{kept:?}");
             assert_eq!(kept.segments[0], first.segments[0], "the large one stays");
         }
-        assert!(merges < 98 / 3, "{merges}: most runs write no other file than their own");
+        assert!((1..98 / 3).contains(&merges), "{merges}: most runs write no other file than their own");
         let journal = Journal::with(out.path(), Some(&kept));
         let moments: Vec<_> =
             journal.versions("http://e.x/007").map(|version| version.unwrap().moment).collect();

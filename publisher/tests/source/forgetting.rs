@@ -116,13 +116,17 @@ fn mem010_versions_with_the_same_bytes_go_together_and_only_if_that_is_wanted() 
         assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]), "{choice:?}");
     }
     let second = forget(&config, &["a.txt", "--at", &moments[1]]).succeeded().out;
-    assert!(second.starts_with(&format!("goes: `{BASE}/a.txt` from {} on, 5 B, ", moments[1])), "{second}");
+    let first = format!("removes the version of `{BASE}/a.txt` that began at {} (5 B, sha-256:", moments[1]);
+    assert!(second.starts_with(&first), "{second}");
     let still = |name: &str| format!("\nstill published with these bytes: `{BASE}/{name}`\n");
     assert!(second.contains("\n1 version of ") && second.contains(&still("a.txt")), "{second}");
     assert_eq!(kept(&place.out()), contents(&["alpha", "<b/>"]));
 
     let all = forget(&config, &["a.txt", "--all", "--with-others"]).succeeded().out;
-    assert!(all.contains(&format!("has the same bytes: `{BASE}/copy.txt` from ")), "{all}");
+    assert!(
+        all.contains(&format!("its bytes are equal: the version of `{BASE}/copy.txt` that began")),
+        "{all}"
+    );
     assert!(all.contains("and 1 other with the same bytes forgotten"), "{all}");
     assert!(all.contains(&still("a.txt")) && all.contains(&still("copy.txt")), "{all}");
     assert_eq!(kept(&place.out()), contents(&["<b/>"]));
@@ -244,13 +248,31 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
     forget(&config, &["a.txt", "--all", "-n"]).failed_with(2, "--with-others");
     let all = ["a.txt", "--all", "--with-others", "--dry-run"];
     let shown = forget(&config, &all).succeeded().out;
-    assert_eq!(shown.matches("goes: `").count(), 2, "{shown}");
-    assert!(shown.contains(&format!("goes with it, as it has the same bytes: `{BASE}/copy.txt`")), "{shown}");
+    assert_eq!(shown.matches("removes the version of `").count(), 2, "{shown}");
+    assert!(shown.contains(&format!("its bytes are equal: the version of `{BASE}/copy.txt`")), "{shown}");
+    for name in ["a.txt", "copy.txt"] {
+        let still = format!("\nstill published with these bytes: `{BASE}/{name}`\n");
+        assert!(shown.contains(&still), "{shown}");
+    }
     let json = in_json(&config, &all);
     assert_eq!(json["would_forget"][0]["versions"].as_array().unwrap().len(), 2);
     assert_eq!(kept(&place.out()), contents(&["alpha", "beta!", "<b/>"]));
     assert!(!place.out().join(".resync-source/forgotten.json").exists());
     forget(&config, &["a.txt", "--dry-run"]).failed_with(2, "--at");
+}
+
+#[test]
+fn of_an_empty_file_it_is_said_that_its_versions_stay() {
+    let (place, config) = keeping(ALWAYS);
+    place.put("empty.txt", "");
+    build(&config).succeeded();
+    let uri = format!("{BASE}/empty.txt");
+    let stays = format!("1 empty version of `{uri}` stays: empty bytes are never removed");
+    for more in [&["empty.txt", "--all"][..], &["empty.txt", "--all", "--dry-run"]] {
+        let said = forget(&config, more).succeeded().out;
+        assert_eq!(said, format!("{stays}\nthe file itself is still published: `{uri}`\n"));
+    }
+    assert_eq!(kept(&place.out()), contents(&["", "alpha", "<b/>"]));
 }
 
 #[test]

@@ -86,11 +86,12 @@ pub(super) fn publish(
     state.series = Some(series);
     (state.outbox, state.outbox_bytes) = (filled.last, filled.bytes);
     state.versions = versions::after(out, plan, before.as_ref())?;
-    let known = before.as_ref().and_then(|before| before.versions.clone());
+    let mut known = None;
     if let Some(before) = before {
         (state.notified_on, state.changes_on) = (before.notified_on, before.changes_on);
         (state.dumped, state.swept) = (before.dumped, before.swept);
         state.outbox_bytes += before.outbox_bytes;
+        known = before.versions;
     }
     bound_outbox(out, &mut state);
     state.save(lock)?;
