@@ -42,7 +42,7 @@ impl Owner {
     /// Returns of how many all progress is saved.
     async fn hand_over(&self, shards: Vec<Shard>) -> usize {
         let leave = async {
-            if let Err(error) = self.0.store.leave().await {
+            if let Err(error) = self.0.store.announce_stop().await {
                 debug!(%error, "other hubs were not told that this one stops");
             }
         };
