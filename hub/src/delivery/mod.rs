@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 pub use self::orders::{NotExecuted, Orders};
 pub use self::owner::{NotTaken, Owner};
@@ -41,6 +42,9 @@ use crate::waiting_work::WaitingWork;
 /// How often it is checked that the workers are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// For all of a stop, but for the workers' last progress. What goes on after that is the store's.
+const STOPPING: Duration = Duration::from_secs(10);
+
 /// The system gives no thread for a worker.
 #[derive(Debug, thiserror::Error)]
 #[error("no thread for delivery: {0}; raise the limit for threads (TasksMax, ulimit -u)")]
@@ -57,7 +61,8 @@ pub struct Delivery {
     owner: Owner,
     /// What else is done for the shards.
     waiting: Vec<Arc<dyn WaitingWork>>,
-    stop: watch::Sender<bool>,
+    /// Since when it stops.
+    stop: watch::Sender<Option<Instant>>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -78,7 +83,7 @@ impl Delivery {
         let tests = TestSender::new(guard.clone(), &settings, observers.meters.clone(), operator.clone());
         let (max_in_flight, now) = (settings.max_in_flight.div_ceil(count), Instant::now());
         let states = (0..count).map(|_| WorkerState::new(max_in_flight, settings.per_host, now)).collect();
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(None);
         let owner = Owner::new(
             Arc::clone(&store),
             settings.clone(),
@@ -182,9 +187,10 @@ impl Delivery {
     /// Hands the shards over to other hubs, if there are any. Then stops making requests, waits a little for those in flight, saves the progress
     /// and releases the shards.
     pub async fn stop(self) {
+        let began = Instant::now();
         self.owner.hand_over_all().await;
-        // Workers that are gone need no signal.
-        let _ = self.stop.send(true);
+        // Workers that are gone need no signal. For those that are here the time runs already.
+        let _ = self.stop.send(Some(began));
         let joined = tokio::task::spawn_blocking(move || {
             for worker in self.workers {
                 if worker.join().is_err() {
@@ -195,7 +201,9 @@ impl Delivery {
         if joined.await.is_err() {
             tracing::error!("waiting for the delivery workers failed");
         }
-        self.owner.finish().await;
+        if timeout(STOPPING.saturating_sub(began.elapsed()), self.owner.finish()).await.is_err() {
+            tracing::warn!("work for some shards cut off: other hubs take them over when this one has ended");
+        }
     }
 }
 

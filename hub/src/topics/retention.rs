@@ -56,7 +56,12 @@ pub async fn keep_trimming(
             continue;
         }
         due = Instant::now() + EVERY;
-        if let Err(error) = trim(store.as_ref(), &config, &mut age, clocks(store.as_ref())).await {
+        let trimmed = tokio::select! {
+            trimmed = trim(store.as_ref(), &config, &mut age, clocks(store.as_ref())) => trimmed,
+            // Another hub may soon write the uptime: what is written here after the trim would take the place of that.
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        if let Err(error) = trimmed {
             error!(%error, "log not trimmed; trying again in a minute");
         }
     }

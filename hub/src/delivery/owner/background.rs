@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::mem;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use resync_common::locks::lock;
 use tokio::runtime::Handle;
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 #[derive(Debug)]
 pub(super) struct Background {
     tasks: Mutex<JoinSet<()>>,
-    stop: watch::Receiver<bool>,
+    stop: watch::Receiver<Option<Instant>>,
 }
 
 impl Background {
-    /// `stop` turns true when delivery stops.
-    pub(super) fn new(stop: watch::Receiver<bool>) -> Self {
+    /// `stop` says since when delivery stops.
+    pub(super) fn new(stop: watch::Receiver<Option<Instant>>) -> Self {
         Self { tasks: Mutex::default(), stop }
     }
 
@@ -54,8 +54,13 @@ impl Background {
         tokio::select! {
             () = event => true,
             () = sleep(longest) => true,
-            () = stopped(self.stop.clone()) => false,
+            () = self.stopped() => false,
         }
+    }
+
+    /// Returns when delivery stops.
+    pub(super) async fn stopped(&self) {
+        stopped(self.stop.clone()).await;
     }
 
     /// Waits until nothing goes on any more. Delivery has to be stopping.
@@ -76,7 +81,7 @@ impl Background {
 }
 
 /// Returns when delivery stops.
-async fn stopped(mut stop: watch::Receiver<bool>) {
+async fn stopped(mut stop: watch::Receiver<Option<Instant>>) {
     // Also when whoever started delivery is gone without a word.
-    let _ = stop.wait_for(|stop| *stop).await;
+    let _ = stop.wait_for(Option::is_some).await;
 }

@@ -16,17 +16,18 @@ use super::{NotTaken, Owner};
 use crate::store::{Epoch, Shard, Spread, StoreError};
 
 /// How often it is looked how the shards are spread, where no other hub says that this changes.
-const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
+pub(super) const EVERY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
 /// The least pause between two looks: a hub that stops releases its shards one after the other.
 const LEAST: Duration = Duration::from_millis(20);
 
 impl Owner {
-    /// Keeps this hub's share until delivery stops.
-    pub(super) fn balance(&self) {
+    /// Keeps this hub's share until delivery stops, and looks at least `every` so often.
+    pub(super) fn balance(&self, every: Duration) {
         let (owner, mut changes) = (self.clone(), self.0.store.watch_spread());
-        self.0.background.spawn(async move {
-            let mut backoff = Backoff::new(LEAST, EVERY);
-            while owner.until_next_look(&mut changes, &mut backoff).await {
+        // The store may be long in answering a look.
+        self.0.background.spawn_until_stopped(async move {
+            let mut backoff = Backoff::new(LEAST, every);
+            while owner.until_next_look(&mut changes, &mut backoff, every).await {
                 if !owner.look().await {
                     return;
                 }
@@ -36,7 +37,12 @@ impl Owner {
 
     /// Waits until another hub says that the spread changes, until one was faster with a shard, or for as long as may be. Each time that one was
     /// faster it waits longer: where the store goes on refusing what it calls free, that must not keep it busy. Returns whether delivery goes on.
-    async fn until_next_look(&self, changes: &mut watch::Receiver<()>, backoff: &mut Backoff) -> bool {
+    async fn until_next_look(
+        &self,
+        changes: &mut watch::Receiver<()>,
+        backoff: &mut Backoff,
+        every: Duration,
+    ) -> bool {
         let background = &self.0.background;
         if !background.pause(LEAST).await {
             return false;
@@ -48,7 +54,7 @@ impl Owner {
                 () = self.0.was_refused.notified() => is_refused = true,
             }
         };
-        let goes_on = background.pause_until(event, EVERY).await;
+        let goes_on = background.pause_until(event, every).await;
         if is_refused {
             goes_on && background.pause_until(changed(changes), backoff.after_failure()).await
         } else {
@@ -80,8 +86,8 @@ impl Owner {
         if lapse.is_some() {
             lost.extend(self.call_off_lost(takings, &spread));
         }
-        let is_left = self.leave_lost(lost).await;
-        if let Some(lapse) = lapse.filter(|_| is_left) {
+        let are_let_go = self.let_lost_go(lost).await;
+        if let Some(lapse) = lapse.filter(|_| are_let_go) {
             self.0.store.settle(lapse);
         }
         self.follow(&spread).await;
@@ -140,15 +146,15 @@ impl Owner {
 
     /// Lets these go. Where there is progress to save, that says that they are lost; but where nothing happens, this hub would begin the next
     /// delivery as well as their owner. Returns whether their workers have given them up.
-    async fn leave_lost(&self, lost: Vec<Shard>) -> bool {
+    async fn let_lost_go(&self, lost: Vec<Shard>) -> bool {
         let told = |shards: usize| {
             warn!(shards, "shards let go: the database does not count them as this hub's any more");
         };
-        self.leave(lost, told).await
+        self.let_all_go(lost, told).await
     }
 
     async fn follow(&self, spread: &Spread) {
-        if self.is_leaving() {
+        if self.is_stopping() {
             return;
         }
         let (here, hubs) = (self.0.workers.all_assigned(), spread.hubs);
@@ -156,7 +162,7 @@ impl Owner {
         if surplus > 0 {
             let leaving = here.into_iter().rev().take(surplus).filter(|shard| !self.0.is_called_off(*shard));
             let told = move |shards: usize| info!(shards, hubs, "shards let go for other hubs");
-            self.leave(leaving.collect(), told).await;
+            self.let_all_go(leaving.collect(), told).await;
             return;
         }
         let wanted = self.wanted(spread);
@@ -175,7 +181,7 @@ impl Owner {
     }
 
     /// Lets these go, and tells how many were here. Returns whether that is done; where it takes longer than a look may, it goes on.
-    async fn leave(&self, shards: Vec<Shard>, told: impl FnOnce(usize) + Send + 'static) -> bool {
+    async fn let_all_go(&self, shards: Vec<Shard>, told: impl FnOnce(usize) + Send + 'static) -> bool {
         if shards.is_empty() {
             return true;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::join;
 use tokio::time::timeout;
-use tracing::{debug, info};
+use tracing::{info, warn};
 
 use super::{LetGo, Owner};
 use crate::store::Shard;
@@ -24,13 +24,14 @@ impl Owner {
             return;
         }
         // Those that are being taken over are let go too, and none begins after this.
-        self.0.is_leaving.store(true, Ordering::SeqCst);
-        let shards = self.0.workers.all_assigned();
-        let (all, handing_over) = (shards.len(), self.hand_over(shards.into_iter().collect()));
-        if let Ok(saved) = timeout(LONGEST, handing_over).await {
-            info!(shards = all, saved, "shards handed over to other hubs");
-        } else {
-            debug!(shards = all, "shards not handed over in time: they are when the workers end");
+        self.0.is_stopping.store(true, Ordering::SeqCst);
+        let handing_over = self.hand_over(self.0.workers.all_assigned().into_iter().collect());
+        if timeout(LONGEST, handing_over).await.is_err() {
+            let shards = self.0.workers.all_assigned().len();
+            warn!(
+                shards,
+                "shards not handed over in time: other hubs take them over when this one has ended"
+            );
         }
     }
 
@@ -39,19 +40,26 @@ impl Owner {
         matches!(spread, Ok(Ok(Some(spread))) if spread.is_shared_by_others())
     }
 
-    /// Returns of how many all progress is saved.
-    async fn hand_over(&self, shards: Vec<Shard>) -> usize {
-        let leave = async {
-            if let Err(error) = self.0.store.leave().await {
-                debug!(%error, "other hubs were not told that this one stops");
+    async fn hand_over(&self, shards: Vec<Shard>) {
+        let announce = async {
+            if let Err(error) = self.0.store.announce_stop().await {
+                warn!(%error, "other hubs were not told that this one stops: they take its shards over within 5 seconds of its end");
             }
         };
-        let ((), left) = join!(leave, join_all(shards.into_iter().map(|shard| self.let_go(shard))));
-        left.into_iter().filter(|how| matches!(how, Ok(LetGo::Saved))).count()
+        let ((), let_go) = join!(announce, join_all(shards.into_iter().map(|shard| self.let_go(shard))));
+        let count = |outcome: LetGo| let_go.iter().filter(|how| **how == Ok(outcome)).count();
+        info!(shards = count(LetGo::Saved), "shards handed over to other hubs");
+        let shards = count(LetGo::Unsaved);
+        if shards > 0 {
+            warn!(
+                shards,
+                "shards handed over without their last progress: other hubs repeat some deliveries"
+            );
+        }
     }
 
     /// Whether this hub hands its shards over, and takes none.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.0.is_leaving.load(Ordering::SeqCst)
+    pub(super) fn is_stopping(&self) -> bool {
+        self.0.is_stopping.load(Ordering::SeqCst)
     }
 }

@@ -63,6 +63,8 @@ struct Shared {
     loads: Arc<Semaphore>,
     /// The shards that are being taken over, each with those who let it go meanwhile.
     takings: Mutex<BTreeMap<Shard, Vec<CalledOff>>>,
+    /// One of them is let go.
+    calling_off: Notify,
     /// Those that are wanted here, and that another hub owns.
     refused: Mutex<BTreeSet<Shard>>,
     /// The wall clock as this hub has seen it.
@@ -70,21 +72,21 @@ struct Shared {
     /// Somebody tries these.
     is_trying: AtomicBool,
     /// This hub stops: it hands its shards over, and takes none.
-    is_leaving: AtomicBool,
+    is_stopping: AtomicBool,
     /// Another hub was faster with a shard: how they are spread is to be looked at again.
     was_refused: Notify,
     background: Background,
 }
 
 impl Owner {
-    /// The owner of no shard yet. `states` has one for each of the workers; `stop` turns true when delivery stops.
+    /// The owner of no shard yet. `states` has one for each of the workers; `stop` says since when delivery stops.
     pub(super) fn new(
         store: Arc<dyn Store>,
         settings: Settings,
         counters: Arc<Counters>,
         workers: Workers,
         states: Vec<WorkerState>,
-        stop: watch::Receiver<bool>,
+        stop: watch::Receiver<Option<Instant>>,
     ) -> Self {
         let (loads, background) = (Arc::new(Semaphore::new(states.len())), Background::new(stop));
         let (takings, refused) = (Mutex::default(), Mutex::default());
@@ -99,10 +101,11 @@ impl Owner {
             states,
             loads,
             takings,
+            calling_off: Notify::new(),
             refused,
             clock,
             is_trying: AtomicBool::new(false),
-            is_leaving: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
             was_refused: Notify::new(),
             background,
         }));
@@ -130,10 +133,15 @@ impl Owner {
     }
 
     async fn bring(&self, mut taking: Taking) -> Result<(), NotTaken> {
-        // Each time: the clock may have jumped since the start.
-        let doubted_until = self.doubt().await?;
-        let owned = taking.load(doubted_until).await?;
-        self.take_up(&[taking.shard]).await?;
+        let shard = taking.shard;
+        let bringing = async {
+            // Each time: the clock may have jumped since the start.
+            let doubted_until = self.doubt().await?;
+            let owned = taking.load(doubted_until).await?;
+            self.take_up(&[shard]).await?;
+            Ok::<_, NotTaken>(owned)
+        };
+        let owned = self.0.unless_called_off(shard, bringing).await?;
         taking.hand_over(owned)
     }
 
@@ -153,7 +161,9 @@ impl Owner {
             let seconds = until.saturating_duration_since(Instant::now()).as_secs();
             tracing::info!(seconds, "the hub was down, or the clock is wrong: no lease ends for so long");
         }
-        let loaded = join_all(all.iter_mut().map(|taking| taking.load(doubted_until))).await;
+        let loading =
+            all.iter_mut().map(|taking| self.0.unless_called_off(taking.shard, taking.load(doubted_until)));
+        let loaded = join_all(loading).await;
         let (mut here, mut refused) = (Vec::new(), Vec::new());
         for (taking, loaded) in all.into_iter().zip(loaded) {
             match loaded {
@@ -172,7 +182,7 @@ impl Owner {
             }
         }
         if spread.is_some() {
-            self.balance();
+            self.balance(balance::EVERY);
         } else {
             self.take_later(refused);
         }

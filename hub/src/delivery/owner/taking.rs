@@ -49,7 +49,7 @@ impl Owner {
         let (sent, claimed, is_handed_over, end) = (None, None, false, None);
         let taking = Taking { of, shard, worker, sent, claimed, is_handed_over, end };
         // Who hands all shards over has found this one, or is found here.
-        if self.is_leaving() {
+        if self.is_stopping() {
             return Err(Stopped.into());
         }
         let (reply, is_kept) = oneshot::channel();
@@ -72,9 +72,7 @@ impl Taking {
     pub(super) async fn load(&mut self, doubted_until: Option<Instant>) -> Result<OwnedShard, NotTaken> {
         let owner = Arc::clone(&self.of.0);
         let turn = Arc::clone(&owner.loads).acquire_owned().await.map_err(|_| Stopped)?;
-        self.check()?;
         let ownership = Ownership { shard: self.shard, epoch: self.claim().await? };
-        self.check()?;
         let state = owner.states[self.worker].clone();
         let mut loading = JoinSet::new();
         loading.spawn(async move {
@@ -119,11 +117,6 @@ impl Taking {
         self.sent = None;
         self.claimed = claimed.as_ref().ok().copied();
         claimed
-    }
-
-    /// Goes on, unless the shard is to be let go.
-    fn check(&self) -> Result<(), NotTaken> {
-        if self.of.0.is_called_off(self.shard) { Err(NotTaken::CalledOff(self.shard)) } else { Ok(()) }
     }
 }
 
@@ -178,7 +171,36 @@ impl Shared {
         let called_off = takings.get_mut(&shard)?;
         let (waits, answer) = oneshot::channel();
         called_off.push(waits);
+        self.calling_off.notify_waiters();
         Some(answer)
+    }
+
+    /// Does this for a shard that is being taken over, and ends it where that is to be let go, or where delivery stops: to read one may take a
+    /// minute.
+    pub(super) async fn unless_called_off<T>(
+        &self,
+        shard: Shard,
+        work: impl Future<Output = Result<T, NotTaken>>,
+    ) -> Result<T, NotTaken> {
+        tokio::select! {
+            // So that nothing is claimed that is to be let go already.
+            biased;
+            () = self.called_off(shard) => Err(NotTaken::CalledOff(shard)),
+            () = self.background.stopped() => Err(Stopped.into()),
+            done = work => done,
+        }
+    }
+
+    /// Returns when this shard, which is being taken over, is to be let go.
+    async fn called_off(&self, shard: Shard) {
+        loop {
+            // Before it is looked: who calls it off after that wakes this.
+            let next = self.calling_off.notified();
+            if self.is_called_off(shard) {
+                return;
+            }
+            next.await;
+        }
     }
 
     /// Whether this shard is being taken over although it is to be let go.

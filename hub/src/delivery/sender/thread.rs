@@ -1,7 +1,6 @@
 //! The thread of one worker, with its own runtime and connections.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime;
 
@@ -14,9 +13,6 @@ use super::worker::{Inputs, Worker};
 use super::workers::Workers;
 use crate::egress::{EgressClient, Guard};
 use crate::store::Store;
-
-/// How long deliveries in flight may take at the end; what is cut off is repeated at the next start.
-const GRACE: Duration = Duration::from_secs(8);
 
 /// What a worker's thread needs to begin.
 pub(crate) struct WorkerThread {
@@ -56,7 +52,7 @@ impl WorkerThread {
             );
             let worker =
                 Worker::new(self.store, sender, confirmed, self.counters, self.max_in_flight, self.workers);
-            worker.run(self.inputs, timeout.min(GRACE)).await;
+            worker.run(self.inputs, timeout).await;
         });
     }
 }

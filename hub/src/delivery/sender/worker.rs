@@ -40,12 +40,15 @@ const SPARE_EVERY: Duration = Duration::from_millis(1);
 /// Events and answers taken in at once before new requests are made.
 const BATCH: usize = 256;
 
+/// How long after the beginning of a stop deliveries may be in flight; what is cut off is repeated at the next start.
+const GRACE: Duration = Duration::from_secs(8);
+
 /// What reaches a worker.
 pub(crate) struct Inputs {
     pub(crate) events: mpsc::UnboundedReceiver<StoreEvent>,
     pub(crate) messages: mpsc::UnboundedReceiver<WorkerMessage>,
-    /// Turns true when the worker shall stop.
-    pub(crate) stop: watch::Receiver<bool>,
+    /// Since when delivery stops. Shards may be handed over first.
+    pub(crate) stop: watch::Receiver<Option<std::time::Instant>>,
 }
 
 pub(super) struct Worker {
@@ -94,8 +97,8 @@ impl Worker {
         }
     }
 
-    /// Delivers until it shall stop; then finishes what is in flight within `grace`, saves the progress and releases its shards.
-    pub(super) async fn run(mut self, inputs: Inputs, grace: Duration) {
+    /// Delivers until it shall stop; then finishes what is in flight within `longest`, saves the progress and releases its shards.
+    pub(super) async fn run(mut self, inputs: Inputs, longest: Duration) {
         let Inputs { mut events, mut messages, mut stop } = inputs;
         let mut checkpoints = interval(CHECKPOINT_EVERY);
         checkpoints.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,7 +106,7 @@ impl Worker {
         let mut counts = interval(COUNT_EVERY);
         let mut gauges = interval(GAUGE_EVERY);
         gauges.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !*stop.borrow() {
+        while stop.borrow().is_none() {
             self.start_requests();
             // A timer that is due and may not start anything would only keep the loop turning.
             let timer = if self.may_start() { self.next_timer() } else { None };
@@ -132,7 +135,8 @@ impl Worker {
             }
             self.go_on_letting_go();
         }
-        self.finish(grace).await;
+        let passed = stop.borrow().map_or(Duration::ZERO, |since| since.elapsed());
+        self.finish(longest.min(GRACE.saturating_sub(passed))).await;
         self.release(messages).await;
     }
 

@@ -169,10 +169,12 @@ async fn that_a_shard_is_released_or_a_hub_stops_is_told_at_the_other(place: Pla
     elsewhere.changed().await.unwrap();
     other.claim(Shard(3)).await.unwrap();
 
-    one.leave().await.unwrap();
+    one.announce_stop().await.unwrap();
     elsewhere.changed().await.unwrap();
     let Spread { hubs, sharing, shares, .. } = other.spread().await.unwrap().unwrap();
     assert_eq!((hubs, sharing, shares), (2, 1, true), "it is up still, and shares nothing any more");
+    // All of that was told there when this returns.
+    one.resume(TopicId(1)).await.unwrap();
     assert!(!here.has_changed().unwrap(), "who lets go need not look");
 }
 

@@ -1,11 +1,13 @@
 //! An engine for tests: a map in memory whose commits can be held up, counted, and made to fail.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use super::Embedded;
 use super::engine::{Batch, Change, Engine, Keys, Scan, Space};
@@ -219,6 +221,36 @@ impl InMemory {
         self.other_hub.0.hubs.store(hubs, Ordering::SeqCst);
     }
 
+    /// That hub says that it has changed how the shards are spread.
+    pub(crate) fn change_spread(&self) {
+        self.other_hub.0.spread_changes.send_replace(());
+    }
+
+    /// From now on nobody is told how the shards are spread.
+    pub(crate) fn hang_spread(&self) {
+        self.other_hub.0.spread_hangs.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on no shard is read.
+    pub(crate) fn hang_loads(&self) {
+        self.other_hub.0.loads_hang.store(true, Ordering::SeqCst);
+    }
+
+    /// How many reads of a shard hang, or did.
+    pub(crate) fn hanging_loads(&self) -> usize {
+        self.other_hub.0.hanging_loads.load(Ordering::SeqCst)
+    }
+
+    /// From now on the other hubs cannot be told that this one stops.
+    pub(crate) fn refuse_stop(&self) {
+        self.other_hub.0.refuses_stop.store(true, Ordering::SeqCst);
+    }
+
+    /// How often this hub has said that it stops, or tried to.
+    pub(crate) fn announced_stops(&self) -> usize {
+        self.other_hub.0.announced_stops.load(Ordering::SeqCst)
+    }
+
     /// Others may have taken this hub for dead.
     pub(crate) fn lapse(&self) {
         self.other_hub.set_lapse(true);
@@ -256,6 +288,12 @@ struct Elsewhere {
     /// How many hubs share the store; 0: nobody shares it.
     hubs: AtomicUsize,
     has_lapsed: AtomicBool,
+    spread_changes: watch::Sender<()>,
+    spread_hangs: AtomicBool,
+    loads_hang: AtomicBool,
+    hanging_loads: AtomicUsize,
+    refuses_stop: AtomicBool,
+    announced_stops: AtomicUsize,
 }
 
 impl OtherHub {
@@ -288,6 +326,34 @@ impl OtherHub {
         let own = own.iter().filter(|(shard, _)| !elsewhere.contains(shard));
         let own = own.map(|(shard, epoch)| (*shard, *epoch)).collect();
         (hubs > 0).then_some(Spread { hubs, sharing: hubs, shares: true, free: all, own })
+    }
+
+    /// Changes when it says so, where the store is shared.
+    pub(super) fn watch_spread(&self) -> Option<watch::Receiver<()>> {
+        let is_shared = self.0.hubs.load(Ordering::SeqCst) > 0;
+        is_shared.then(|| self.0.spread_changes.subscribe())
+    }
+
+    /// Never returns where the spread is asked for in vain.
+    pub(super) async fn unless_spread_hangs(&self) {
+        if self.0.spread_hangs.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+    }
+
+    /// Never returns where shards are read in vain.
+    pub(super) async fn unless_loads_hang(&self) {
+        if self.0.loads_hang.load(Ordering::SeqCst) {
+            self.0.hanging_loads.fetch_add(1, Ordering::SeqCst);
+            pending::<()>().await;
+        }
+    }
+
+    /// This hub stops.
+    pub(super) fn hear_of_stop(&self) -> Result<()> {
+        self.0.announced_stops.fetch_add(1, Ordering::SeqCst);
+        let refuses = self.0.refuses_stop.load(Ordering::SeqCst);
+        if refuses { Err(StoreError::Away("it is told nothing".into())) } else { Ok(()) }
     }
 
     pub(super) fn lapse(&self) -> Option<Lapse> {

@@ -38,7 +38,7 @@ pub trait Progress: std::fmt::Debug + Send + Sync + 'static {
 
     /// This hub stops: from now on the others share its shards, as it releases them, and they hear of that at once. Before that each of them owns
     /// its share, and would take nothing that is released. An embedded store has no other hubs.
-    async fn leave(&self) -> Result<()>;
+    async fn announce_stop(&self) -> Result<()>;
 
     /// Whether this hub is to own no shards while another one can. All hubs know that within a second. It is not, unless this says so. Asks
     /// nobody; an embedded store has no other hubs.

@@ -276,8 +276,8 @@ impl Ending {
             let _report = PanicReport(&beaten.common.health);
             heartbeat.keep(until).await;
         });
-        let hinting = hints::keep(Arc::clone(&shared.hints), Arc::clone(&shared.common), ended.clone());
-        tokio::spawn(hinting);
+        let (hints, common) = (Arc::clone(&shared.hints), Arc::clone(&shared.common));
+        let hinting = tokio::spawn(hints::keep(hints, common, ended.clone()));
         let reading = tokio::spawn(async move {
             let _report = PanicReport(&shared.common.health);
             feed.keep(ended).await;
@@ -292,6 +292,7 @@ impl Ending {
         while self.commands.recv().await.is_some() {}
         end.send_replace(true);
         let _ = reading.await;
+        let _ = hinting.await;
         let _ = beating.await;
         let Self { lock, close, .. } = self;
         drop(lock);

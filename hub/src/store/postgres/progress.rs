@@ -18,6 +18,7 @@ use super::line::DEADLINE;
 use super::rows::{Fields, Param, at_most, big, class_tag, micros, params, shard_number, the_only, whole};
 use super::session::{Session, words};
 use super::shared::{Shared, borrowed};
+use crate::store::records::Others;
 use crate::store::{
     Accepted, Checkpoint, Epoch, Failing, Gap, Laggard, Lapse, Missed, NotificationProgress, Offset,
     Progress, Replayed, Result, Shard, ShardState, Skip, Spread, StoreError, StoreEvent, Subscription,
@@ -34,16 +35,17 @@ const SET_BACK: Duration = Duration::from_secs(24 * 3_600);
 const CLAIM: &str = "SELECT epoch FROM hub.claim_1($1, $2, $3, $4, $5)";
 /// As that function has it.
 const SPREAD: &str = "
-SELECT o.hubs, o.undrained, ARRAY(
+SELECT o.hubs, o.staying, o.undrained, ARRAY(
     SELECT s.shard FROM hub.shard s LEFT JOIN hub.node n ON n.id = s.owner
     WHERE s.owner IS NULL OR s.owner = $1 OR n.id IS NULL OR ($2 AND NOT hub.is_up_1(n.alive_until)) ORDER BY s.shard
 ) AS free, ARRAY(SELECT s.shard FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS own,
     ARRAY(SELECT s.epoch FROM hub.shard s WHERE s.owner = $1 ORDER BY s.shard) AS epochs
 FROM (
-    SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.drained) AS undrained FROM hub.node n
-    WHERE n.id <> $1 AND hub.is_up_1(n.alive_until)
+    SELECT count(*) AS hubs, count(*) FILTER (WHERE NOT n.stopping) AS staying,
+        count(*) FILTER (WHERE NOT n.stopping AND NOT n.drained) AS undrained
+    FROM hub.node n WHERE n.id <> $1 AND hub.is_up_1(n.alive_until)
 ) o";
-const LEAVE_SHARDS: &str = "SELECT hub.leave_shards_1($1, $2, $3)";
+const STOPPING: &str = "SELECT hub.stopping_1($1, $2, $3)";
 const RELEASE: &str = "SELECT hub.release_1($1, $2, $3, $4)";
 const CHECKPOINT: &str = "
 SELECT unfinished FROM hub.checkpoint_1(
@@ -126,20 +128,22 @@ impl Progress for PostgresStore {
         let epochs: Vec<i64> = fields.get("epochs")?;
         let epochs = epochs.into_iter().map(|epoch| Epoch(whole(epoch)));
         let (free, own) = (shards("free")?, shards("own")?.into_iter().zip(epochs).collect());
-        let (others, undrained) = (fields.small("hubs")?, fields.small("undrained")?);
-        Ok(Some(Spread { free, own, ..Spread::beside(others, undrained, self.shared.is_drained()) }))
+        let others = Others {
+            up: fields.small("hubs")?,
+            staying: fields.small("staying")?,
+            undrained: fields.small("undrained")?,
+        };
+        Ok(Some(Spread { free, own, ..Spread::beside(others, self.shared.is_drained()) }))
     }
 
     fn watch_spread(&self) -> watch::Receiver<()> {
         self.shared.events.watch_spread()
     }
 
-    async fn leave(&self) -> Result<()> {
-        // So say the heartbeats from now on. One that is on its way says otherwise: it is carried out first, being before this on its line.
-        self.shared.set_drained(true);
+    async fn announce_stop(&self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let work = async move {
-            shared.heartbeat.write(LEAVE_SHARDS, &[&shared.node], DEADLINE).await?;
+            shared.heartbeat.write(STOPPING, &[&shared.node], DEADLINE).await?;
             shared.hints.give();
             Ok::<_, StoreError>(())
         };

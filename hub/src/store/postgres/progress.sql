@@ -49,21 +49,19 @@ DECLARE
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.own_1(shard, epoch, true);
-    SELECT s.owner INTO released_by FROM hub.shard s WHERE s.shard = release_1.shard;
-    UPDATE hub.shard s SET owner = NULL, epoch = s.epoch + 1 WHERE s.shard = release_1.shard;
     -- One that nobody has ever claimed has no owner.
-    IF released_by IS NOT NULL THEN
-        PERFORM hub.tell_1(released_by, 12::smallint, shard, NULL, NULL, NULL);
-    END IF;
+    SELECT coalesce(s.owner, 0) INTO released_by FROM hub.shard s WHERE s.shard = release_1.shard;
+    UPDATE hub.shard s SET owner = NULL, epoch = s.epoch + 1 WHERE s.shard = release_1.shard;
+    PERFORM hub.tell_1(released_by, 12::smallint, shard, NULL, NULL, NULL);
 END
 $$;
 
 -- A hub stops: from now on the others share its shards, as it releases them.
-CREATE OR REPLACE FUNCTION hub.leave_shards_1(line bigint, generation bigint, node bigint) RETURNS void
+CREATE OR REPLACE FUNCTION hub.stopping_1(line bigint, generation bigint, node bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    UPDATE hub.node n SET drained = true WHERE n.id = leave_shards_1.node;
+    UPDATE hub.node n SET stopping = true WHERE n.id = stopping_1.node;
     PERFORM hub.tell_1(node, 12::smallint, NULL, NULL, NULL, NULL);
 END
 $$;

@@ -53,6 +53,8 @@ CREATE TABLE hub.node (
     alive_until timestamptz NOT NULL,
     -- Whether it leaves its shards to others.
     drained boolean NOT NULL DEFAULT false,
+    -- Whether it has said that it stops. No heartbeat takes that back.
+    stopping boolean NOT NULL DEFAULT false,
     -- The keys with which it can read secrets, and the one with which it writes them; NULL: as they are.
     reads bytea[] NOT NULL DEFAULT '{}',
     writes bytea

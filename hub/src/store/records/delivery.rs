@@ -188,7 +188,7 @@ impl Checkpoint {
 pub struct Spread {
     /// Hubs that are up, this one among them.
     pub hubs: usize,
-    /// Those of them that share the shards: all but the drained ones, or all where every one is drained.
+    /// Those of them that share the shards: all but the drained ones, or all where every one is drained; none that stops.
     pub sharing: usize,
     /// Whether this hub is one of these.
     pub shares: bool,
@@ -199,17 +199,17 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// That of a hub beside so many others that are up, of which so many are not drained.
+    /// That of a hub beside these others.
     #[cfg(feature = "postgres")]
-    pub(in crate::store) fn beside(others: usize, undrained: usize, is_drained: bool) -> Self {
-        let hubs = others + 1;
+    pub(in crate::store) fn beside(others: Others, is_drained: bool) -> Self {
+        let Others { up, staying, undrained } = others;
         let (sharing, shares) = match (undrained, is_drained) {
             // Somebody has to.
-            (0, true) => (hubs, true),
+            (0, true) => (staying + 1, true),
             (_, true) => (undrained, false),
             (_, false) => (undrained + 1, true),
         };
-        Self { hubs, sharing, shares, free: Vec::new(), own: Vec::new() }
+        Self { hubs: up + 1, sharing, shares, free: Vec::new(), own: Vec::new() }
     }
 
     /// How many of so many shards this hub is to own at most.
@@ -221,6 +221,18 @@ impl Spread {
     pub fn is_shared_by_others(&self) -> bool {
         self.sharing > usize::from(self.shares)
     }
+}
+
+/// The other hubs of a store.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Others {
+    /// Those that are up.
+    pub(in crate::store) up: usize,
+    /// Of these, those that do not stop.
+    pub(in crate::store) staying: usize,
+    /// Of these again, those that are not drained.
+    pub(in crate::store) undrained: usize,
 }
 
 /// A time in which other hubs may have taken this one for dead, and its shards over. It is over.
@@ -239,6 +251,13 @@ mod tests {
         };
         assert_eq!([1, 2, 3, 64, 65].map(|hubs| share(hubs, 64)), [64, 32, 22, 1, 1]);
         assert_eq!(share(0, 16), 16, "who asks is up");
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_drained_hub_has_all_shards_where_the_only_other_one_stops() {
+        let beside = |staying| Spread::beside(Others { up: 1, staying, undrained: 0 }, true);
+        assert_eq!([0, 1].map(|staying| beside(staying).share(64)), [64, 32]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{CallbackUrl, TopicUrl};
 use sha2::{Digest as _, Sha256};
 
+#[cfg(feature = "postgres")]
+pub(super) use self::delivery::Others;
 pub use self::delivery::{
     Checkpoint, Failing, FailureClass, Gap, Laggard, Lapse, Missed, Replayed, ShardState, Skip, Spread,
     Sweep, Watermark,

@@ -1,5 +1,7 @@
 //! A hub among others, over a store that says so.
 
+use resync_harness::PATIENCE;
+
 use super::*;
 use crate::store::{InMemory, Order, OrderEvent, Uptime};
 
@@ -40,6 +42,23 @@ async fn a_shard_whose_taking_takes_long_holds_up_no_other_that_is_to_be_let_go(
     memory.own_elsewhere(Shard(3), true);
     until(|| !owner.0.workers.all_assigned().contains(&Shard(3))).await;
     drop(held);
+    delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_is_taken_at_once_where_another_hub_says_that_the_spread_changes() {
+    let (store, memory) = store::in_memory();
+    for shard in store.all_shards() {
+        memory.own_elsewhere(shard, true);
+    }
+    memory.share_among(1);
+    let delivery = workers(&store).await;
+    let owner = delivery.owner();
+    // By itself it looks only after the test.
+    owner.balance(2 * PATIENCE);
+    memory.own_elsewhere(Shard(3), false);
+    memory.change_spread();
+    until(|| owner.0.workers.owned().contains_key(&Shard(3))).await;
     delivery.stop().await;
 }
 

@@ -76,6 +76,22 @@ async fn a_shard_that_is_let_go_while_its_claim_is_on_the_way_is_released_and_de
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_is_let_go_while_it_is_read_is_released_at_once() {
+    let hub = Unclaimed::start().await;
+    let (owner, shard) = (hub.delivery.owner(), hub.shard);
+    hub.memory.hang_loads();
+    let letting_go = async {
+        until(|| hub.memory.hanging_loads() == 1).await;
+        owner.let_go(shard).await
+    };
+    let (taken, let_go) = join!(owner.take(shard), letting_go);
+    assert!(matches!(taken, Err(NotTaken::CalledOff(of)) if of == shard), "{taken:?}");
+    assert_eq!(let_go, Ok(LetGo::Saved));
+    assert_released(&hub.store, shard).await;
+    hub.delivery.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_stops_releases_all_its_shards_after_their_last_checkpoints() {
     let Scene { folder: _folder, store, mut subscriber, shard, .. } =
         Scene::of(Subscriber::that_answers(0).await).await;

@@ -61,6 +61,20 @@ async fn three_hubs_share_the_shards_and_who_is_left_goes_on_where_another_has_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hubs_that_stop_at_once_leave_all_shards_to_the_next() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let hubs = [hub(&database, "first").await, hub(&database, "second").await];
+    until_shared(&hubs, 0).await;
+    let [(first, one), (second, other)] = hubs;
+    join!(one.stop(), other.stop());
+    // Their stores may take longer to close.
+    drop((first, second));
+    let (store, next) = hub(&database, "third").await;
+    until(|| next.owner().0.workers.owned().len() == usize::from(store.shards())).await;
+    next.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_hub_has_accepted_is_taken_up_by_the_owner_of_its_shard() {
     let Some(database) = SharedDatabase::new() else { return };
     let (owning, accepting) = (database.hub("owning").await, database.hub("accepting").await);

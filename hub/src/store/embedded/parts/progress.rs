@@ -33,6 +33,8 @@ impl Progress for Embedded {
 
     async fn spread(&self) -> Result<Option<Spread>> {
         #[cfg(test)]
+        self.other_hub.unless_spread_hangs().await;
+        #[cfg(test)]
         if let Some(spread) = self.other_hub.spread(self.all_shards()) {
             return Ok(Some(spread));
         }
@@ -41,10 +43,16 @@ impl Progress for Embedded {
 
     /// Nothing ever changes.
     fn watch_spread(&self) -> watch::Receiver<()> {
+        #[cfg(test)]
+        if let Some(changes) = self.other_hub.watch_spread() {
+            return changes;
+        }
         watch::channel(()).1
     }
 
-    async fn leave(&self) -> Result<()> {
+    async fn announce_stop(&self) -> Result<()> {
+        #[cfg(test)]
+        self.other_hub.hear_of_stop()?;
         Ok(())
     }
 
@@ -92,6 +100,8 @@ impl Progress for Embedded {
     }
 
     async fn load_shard(&self, shard: Shard) -> Result<ShardState> {
+        #[cfg(test)]
+        self.other_hub.unless_loads_hang().await;
         self.read(move |shared| shared.load_shard(shard)).await
     }
 
