@@ -176,12 +176,13 @@ impl Hub {
         let delivery = Delivery::start(Arc::clone(&store), guard.clone(), settings).await?;
         let budgets = Budgets::new(config.publish.body_memory);
         let (mut tasks, mut waiting) = (JoinSet::new(), Vec::new());
+        let ping_limit = PingLimit::new(&config.limits).divided_among(&hubs);
+        let redirects = ping_limit.of_redirects();
         let parts =
             Parts { config, store: &store, guard: &guard, hub_url: &url, hubs: &hubs, stopped: &stopped };
         let (requests, denials, verifying) =
-            parts.start_verification(delivery.orders(), &mut tasks, &mut waiting);
-        let ping_limit = PingLimit::new(&config.limits).divided_among(&hubs);
-        let fetching = FetchingParts::new(&authority, &ping_limit, &budgets, &tracer);
+            parts.start_verification(&redirects, delivery.orders(), &mut tasks, &mut waiting);
+        let fetching = FetchingParts::new(&authority, redirects, &budgets, &tracer);
         let pings = parts.start_fetching(fetching, &mut tasks, &mut waiting);
         let drain = drain(config, &store);
         let delivery = delivery.take_all(waiting).await?;
@@ -373,20 +374,21 @@ struct FetchingParts {
 }
 
 impl FetchingParts {
-    fn new(authority: &Authority, pings: &PingLimit, budgets: &Budgets, tracer: &Tracer) -> Self {
+    fn new(authority: &Authority, redirects: RedirectLimit, budgets: &Budgets, tracer: &Tracer) -> Self {
         let (authority, tracer) = (authority.clone(), tracer.clone());
-        Self { authority, redirects: pings.of_redirects(), budget: budgets.fetches.clone(), tracer }
+        Self { authority, redirects, budget: budgets.fetches.clone(), tracer }
     }
 }
 
 impl Parts<'_> {
     fn start_verification(
         &self,
+        redirects: &RedirectLimit,
         orders: Orders,
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> (Requests, Denials, VerificationMeters) {
-        let Self { config, store, guard, hub_url, hubs, stopped } = *self;
+        let Self { config, store, guard, hubs, stopped, .. } = *self;
         let client = EgressClient::new(
             guard.clone(),
             config.delivery.connect_timeout,
@@ -399,7 +401,7 @@ impl Parts<'_> {
             strangers: client.limiting_networks(NetworkLimit::for_strangers(limited).divided_among(hubs)),
         };
         let (leases, breaker) = (LeasePolicy::new(&config.lease), VerificationBreaker::new(limited));
-        let (policy, bounds) = (topic_policy(config, guard, hub_url), Bounds::new(&config.limits));
+        let (policy, bounds) = (self.topic_policy(redirects), Bounds::new(&config.limits));
         let verification =
             Verification::new(Arc::clone(store), clients, leases, breaker.clone(), policy, bounds, limited);
         let (denied, notifying) = JobQueues::new_pair();
@@ -420,9 +422,9 @@ impl Parts<'_> {
         tasks: &mut JoinSet<()>,
         waiting: &mut Vec<Arc<dyn WaitingWork>>,
     ) -> Pings {
-        let Self { config, store, guard, hub_url, hubs, stopped } = *self;
+        let Self { config, store, hub_url, hubs, stopped, .. } = *self;
         let FetchingParts { authority, redirects, budget, tracer } = parts;
-        let client = topic_client(config, guard).limiting_redirects(redirects);
+        let client = self.topic_client(&redirects);
         let limited = config.limits.enabled;
         let log = LogShares::new(Arc::clone(store), authority, config.retention.size);
         let fan_out = FanOutLimit::new(limited, config.limits.ping_fan_out, Arc::clone(store));
@@ -442,21 +444,24 @@ impl Parts<'_> {
         let retention = config.retention.clone();
         tasks.spawn(keep_trimming(Arc::clone(store), retention, keeps_house, stopped.clone()));
     }
-}
 
-fn topic_policy(config: &Config, guard: &Guard, url: &Arc<str>) -> Arc<dyn TopicPolicy> {
-    match config.topics.policy {
-        SubscribePolicy::Any => Arc::new(EveryTopic),
-        SubscribePolicy::Advertised => {
-            let (allowed, client) = (config.topics.allowed.clone(), topic_client(config, guard));
-            Arc::new(ClosedHub::new(allowed, client, Arc::clone(url), config.limits.enabled))
+    fn topic_policy(&self, redirects: &RedirectLimit) -> Arc<dyn TopicPolicy> {
+        let Self { config, hub_url, .. } = *self;
+        match config.topics.policy {
+            SubscribePolicy::Any => Arc::new(EveryTopic),
+            SubscribePolicy::Advertised => {
+                let (allowed, client) = (config.topics.allowed.clone(), self.topic_client(redirects));
+                Arc::new(ClosedHub::new(allowed, client, Arc::clone(hub_url), config.limits.enabled))
+            }
         }
     }
-}
 
-fn topic_client(config: &Config, guard: &Guard) -> TopicClient {
-    let (connect, total) = (config.delivery.connect_timeout, config.publish.fetch_timeout);
-    TopicClient::new(EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST), largest_body(config))
+    fn topic_client(&self, redirects: &RedirectLimit) -> TopicClient {
+        let Self { config, guard, .. } = *self;
+        let (connect, total) = (config.delivery.connect_timeout, config.publish.fetch_timeout);
+        let client = EgressClient::new(guard.clone(), connect, total, IDLE_PER_HOST);
+        TopicClient::new(client, largest_body(config)).limiting_redirects(redirects.clone())
+    }
 }
 
 fn pace(config: &Config) -> Pace {

@@ -277,13 +277,16 @@ impl SharedRateLimiter {
         Self { own: own.divided_among(hubs), sites: sites.divided_among(hubs), all: all.divided_among(hubs) }
     }
 
-    /// Counts one event for the limits of the client and its site only.
+    /// Counts one event for the limits of the client and its site only. Nobody knows whether unknown clients are one, so they have neither.
     pub(crate) fn admit_own(
         &self,
         client: Option<IpAddr>,
         key: impl Hash + Copy,
         now: Instant,
     ) -> Result<(), Duration> {
+        if client.is_none() {
+            return Ok(());
+        }
         self.own.admit((client, key), now)?;
         let Some(site) = client.and_then(site) else { return Ok(()) };
         self.sites.admit((site, key), now).inspect_err(|_| self.own.give_back([(client, key)]))

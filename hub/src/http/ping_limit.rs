@@ -39,9 +39,10 @@ impl PingLimit {
         }
     }
 
-    /// What redirects of pinged topics use up at the other hosts they lead to.
+    /// What redirects of topics use up at the other hosts they lead to. It is not divided among hubs: one of them fetches all topics of
+    /// an origin.
     pub fn of_redirects(&self) -> RedirectLimit {
-        RedirectLimit::new(self.hosts.clone())
+        RedirectLimit::new(self.hosts.clone().divided_among(&LiveHubs::default()))
     }
 
     /// Whether there is any limit.
@@ -111,11 +112,39 @@ mod tests {
         let (limit, now) = (limit(true), Instant::now());
         let by = Client { network: Some(client(1)), class: ClientClass::Stranger };
         let redirected = limit.of_redirects();
-        let to = topic("same");
-        assert!((0..60).all(|_| redirected.admit(to.url(), &[by], now).is_ok()));
+        let redirect = |by: Client| redirected.admit("source.example", &[by], now).is_ok();
+        assert!((0..60).all(|_| redirect(by)));
         let ping = |number: &usize| limit.admit(client(1), &[topic(&number.to_string())], now).is_ok();
         assert_eq!((0..100).filter(ping).count(), 40);
-        assert!(redirected.admit(to.url(), &[by], now).is_err());
+        assert!(!redirect(by));
+    }
+
+    #[test]
+    fn redirects_tell_the_networks_of_a_site_apart_and_unknown_clients_have_what_all_have() {
+        let (limit, now) = (limit(true), Instant::now());
+        let redirected = limit.of_redirects();
+        let redirects = |client| {
+            let by = [Client { network: client, class: ClientClass::Stranger }];
+            (0..1_000).filter(|_| redirected.admit("source.example", &by, now).is_ok()).count()
+        };
+        let address = |of: u16| IpAddr::from([0x2001, 0xdb8, 1, of, 0, 0, 0, 7]);
+        assert_eq!([1, 2].map(|of| redirects(Some(network(address(of))))), [100, 100]);
+        assert!(limit.admit(address(1), &[topic("its")], now).is_err());
+        assert!(limit.admit(address(3), &[topic("its")], now).is_ok());
+        assert_eq!(redirects(None), 299, "five times as much as one, and 201 are used up");
+    }
+
+    #[test]
+    fn a_publisher_has_the_whole_rate_for_redirects_however_many_hubs_there_are() {
+        let (hubs, now) = (LiveHubs::default(), Instant::now());
+        hubs.set(3);
+        let limit = limit(true).divided_among(&hubs);
+        let redirected = limit.of_redirects();
+        let by = [Client { network: Some(client(1)), class: ClientClass::Stranger }];
+        assert!((0..100).all(|_| redirected.admit("source.example", &by, now).is_ok()));
+        assert!(redirected.admit("source.example", &by, now).is_err());
+        let ping = |number: &usize| limit.admit(client(2), &[topic(&number.to_string())], now).is_ok();
+        assert_eq!((0..100).filter(ping).count(), 34, "pings go to all of them");
     }
 
     #[test]

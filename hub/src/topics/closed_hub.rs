@@ -99,8 +99,10 @@ impl ClosedHub {
         }
     }
 
-    async fn look_at(&self, topic: &TopicUrl, permit: &mut Permit) -> Verdict {
-        match self.client.get(topic.url(), None, &mut Unlimited, permit, &[]).await {
+    async fn look_at(&self, topic: &TopicUrl, client: Client, permit: &mut Permit) -> Verdict {
+        // One confirmation makes a client trusted, which is not enough to lead the hub to others without a limit.
+        let by = [Client { class: ClientClass::Stranger, ..client }];
+        match self.client.get(topic.url(), None, &mut Unlimited, permit, &by, None).await {
             Ok(Some(fetched)) => self.read(topic, &fetched).await,
             Ok(None) => Verdict::Refused(NOT_FETCHED.to_owned()),
             Err(error) => {
@@ -154,9 +156,9 @@ impl TopicPolicy for ClosedHub {
         self.client.peer(topic.url()).await
     }
 
-    async fn look(&self, topic: &TopicUrl, permit: Option<&mut Permit>) -> Verdict {
+    async fn look(&self, topic: &TopicUrl, client: Client, permit: Option<&mut Permit>) -> Verdict {
         let Some(permit) = permit else { return Verdict::Unknown };
-        let verdict = self.look_at(topic, permit).await;
+        let verdict = self.look_at(topic, client, permit).await;
         if verdict != Verdict::Unknown {
             self.recent.put(topic, &verdict);
         }
@@ -176,7 +178,7 @@ fn may_pass(error: &FetchError) -> bool {
                     StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
                 )
         }
-        FetchError::RedirectLimited(_) => true,
+        FetchError::RedirectLimited { .. } => true,
         FetchError::Redirects | FetchError::Redirect(_) | FetchError::Request(_) => false,
     }
 }
@@ -187,9 +189,12 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::egress::{EgressClient, Guard};
+    use crate::rate_limiter::SharedRateLimiter;
+    use crate::topics::RedirectLimit;
 
     /// A topic that always gives this answer.
     async fn topic(answer: &'static str) -> TopicUrl {
@@ -236,6 +241,31 @@ mod tests {
             Verdict::Unknown,
             "nobody there"
         );
+    }
+
+    #[tokio::test]
+    async fn b33_requests_for_topics_that_redirect_lead_the_hub_to_no_host_more_often_than_pings_may() {
+        let victim = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let link = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            victim.local_addr().unwrap()
+        );
+        let topic = topic(link.leak()).await;
+        let hosts = SharedRateLimiter::new(true, "1/h, burst 1".parse().unwrap());
+        let of = |last: u8| Client { network: Some([192, 0, 2, last].into()), ..STRANGER };
+        hosts.admit(of(1).network, "127.0.9.1", Instant::now()).unwrap();
+        let open = patient_hub(&["127.0.0.0/8"], Duration::from_secs(300));
+        let client = open.client.clone().limiting_redirects(RedirectLimit::new(hosts));
+        let hub = ClosedHub { client, ..open };
+        for class in [ClientClass::Stranger, ClientClass::Trusted] {
+            assert_eq!(hub.judge(&topic, Client { class, ..of(1) }).await, Verdict::Unknown);
+        }
+        assert!(timeout(Duration::ZERO, victim.accept()).await.is_err(), "the victim was asked");
+        let contacted = tokio::select! {
+            contacted = victim.accept() => contacted,
+            verdict = hub.judge(&topic, of(2)) => panic!("{verdict:?} without asking"),
+        };
+        assert!(contacted.is_ok());
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use resync_core::address::customer;
+use resync_common::backoff::jittered;
 use resync_core::media_type::is_generic_xml;
 use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
@@ -53,6 +53,9 @@ const LOOKUPS: Limit = Limit { total: 256, strangers: 192 };
 const RETRY_AFTER: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
 
+/// The shortest pause before somebody sees whether the host of a redirect may be asked: any number of topics may wait for it.
+const REDIRECT_PAUSE: Duration = Duration::from_secs(1);
+
 /// Pings of one request that are accepted at once.
 const ACCEPTED_AT_ONCE: usize = 128;
 
@@ -71,6 +74,11 @@ pub struct AcceptedPing {
 }
 
 impl AcceptedPing {
+    /// What the store keeps of a client: as much as limits count it by, also at another hub.
+    fn kept(client: Client) -> PingClient {
+        PingClient { network: client.network, is_trusted: client.class == ClientClass::Trusted }
+    }
+
     /// A ping that another hub has accepted, or that waited in a shard that was taken over.
     fn recovered(ping: Ping) -> Self {
         let PingClient { network, is_trusted } = ping.client;
@@ -128,11 +136,7 @@ impl Pings {
         client: Client,
         trace: Option<TraceContext>,
     ) -> Result<(), StoreError> {
-        let by = PingClient {
-            network: client.network.map(customer),
-            is_trusted: client.class == ClientClass::Trusted,
-        };
-        let ping = self.store.put_ping(topic, trace, by).await?;
+        let ping = self.store.put_ping(topic, trace, AcceptedPing::kept(client)).await?;
         let shard = Shard::that_fetches(&ping.topic, self.store.shards());
         self.fetcher.send(shard, AcceptedPing { ping, client });
         Ok(())
@@ -179,7 +183,7 @@ impl FetchFailure {
         )
     }
 
-    /// The hub lacks something, or a redirect's host had too many pings; the topic is not to blame.
+    /// The hub lacks something; the topic is not to blame.
     fn is_shortage(&self) -> bool {
         use StoreError::{Away, Busy, Closed, EarlierPoint, Full, NotDurable, Read, Unknown, Write};
         matches!(
@@ -194,10 +198,7 @@ impl FetchFailure {
                     | Unknown(_)
                     | NotDurable(_)
                     | EarlierPoint
-            ) | Self::Topic(
-                FetchError::RedirectLimited(_)
-                    | FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull)
-            )
+            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
         )
     }
 }
@@ -298,7 +299,7 @@ impl Fetcher {
 
     async fn fetch_with_retries(&self, ping: &Ping, clients: &[Client]) -> PingOutcome {
         let topic = &ping.topic;
-        let mut retries = Retries::default();
+        let (mut retries, mut paid) = (Retries::default(), None::<String>);
         loop {
             while let Err(owed) = self.fan_out.admit_fetch(topic, clients, Instant::now()) {
                 debug!(
@@ -306,20 +307,31 @@ impl Fetcher {
                     wait = owed.as_secs(),
                     "ping waits: [limits] ping_fan_out is used up"
                 );
-                if timeout(owed, self.flights.until_newer(ping)).await.is_ok() {
-                    self.flights.rejoin(ping, clients);
+                if self.is_pinged_within(owed, ping, clients).await {
                     return PingOutcome::Done;
                 }
             }
             let result = {
+                let paid = paid.take();
                 let mut permit = self.permit(ping, clients).await;
                 let mut span = self.tracer.begin_below(ping.trace, "fetch", SpanKind::Client);
+                let paid = paid.as_deref();
                 // Boxed: many topics wait, and few are fetched.
-                let result = Box::pin(self.fetch_once(topic, clients, &mut permit, &mut span)).await;
+                let result = Box::pin(self.fetch_once(topic, clients, paid, &mut permit, &mut span)).await;
                 describe(span, topic, &result);
                 result
             };
-            let Err(error) = result else { return PingOutcome::Done };
+            let error = match result {
+                Ok(()) => return PingOutcome::Done,
+                Err(FetchFailure::Topic(FetchError::RedirectLimited { host, wait })) => {
+                    if !self.pay_for_redirect(&host, wait, ping, clients).await {
+                        return PingOutcome::Done;
+                    }
+                    paid = Some(host);
+                    continue;
+                }
+                Err(error) => error,
+            };
             let Some(pause) = retries.after(&error) else {
                 let left = PingOutcome::from(&error);
                 let until = if left == PingOutcome::Keep { "until the next start" } else { "for good" };
@@ -327,12 +339,47 @@ impl Fetcher {
                 return left;
             };
             warn!(topic = topic.as_str(), %error, retry_in = pause.as_secs(), "topic not fetched");
-            if timeout(pause, self.flights.until_newer(ping)).await.is_ok() {
-                self.flights.rejoin(ping, clients);
+            if self.is_pinged_within(pause, ping, clients).await {
                 debug!(topic = topic.as_str(), "pinged again: fetched at once");
                 return PingOutcome::Done;
             }
         }
+    }
+
+    /// Waits until the host of a redirect may be asked for these clients, and counts that; `false`: the topic was pinged again, and the
+    /// next round is for them too. The topic's own host is not asked meanwhile.
+    async fn pay_for_redirect(
+        &self,
+        host: &str,
+        mut wait: Duration,
+        ping: &Ping,
+        clients: &[Client],
+    ) -> bool {
+        debug!(
+            topic = ping.topic.as_str(),
+            host,
+            wait = wait.as_secs(),
+            "ping waits: the topic redirects to a host whose [limits] ping_host is used up"
+        );
+        loop {
+            let pause = jittered(wait.max(REDIRECT_PAUSE));
+            if self.is_pinged_within(pause, ping, clients).await {
+                return false;
+            }
+            match self.client.admit_redirect(host, clients) {
+                Ok(()) => return true,
+                Err(longer) => wait = longer,
+            }
+        }
+    }
+
+    /// Whether the topic is pinged again within this pause. Then the next round is for these clients too.
+    async fn is_pinged_within(&self, pause: Duration, ping: &Ping, clients: &[Client]) -> bool {
+        let is_pinged = timeout(pause, self.flights.until_newer(ping)).await.is_ok();
+        if is_pinged {
+            self.flights.rejoin(ping, clients);
+        }
+        is_pinged
     }
 
     /// A permit to fetch the topic.
@@ -371,6 +418,7 @@ impl Fetcher {
         &self,
         topic: &TopicUrl,
         clients: &[Client],
+        paid: Option<&str>,
         permit: &mut Permit,
         span: &mut OpenSpan,
     ) -> Result<(), FetchFailure> {
@@ -379,7 +427,8 @@ impl Fetcher {
         self.store.health()?;
         let validators = self.store.validators(known.id, known.latest).await?;
         let mut memory = self.budget.reserve();
-        let got = self.client.get(topic.url(), validators.as_ref(), &mut memory, permit, clients).await?;
+        let known_as = validators.as_ref();
+        let got = self.client.get(topic.url(), known_as, &mut memory, permit, clients, paid).await?;
         let Some(fetched) = got else {
             debug!(topic = topic.as_str(), "topic not modified");
             return Ok(());
@@ -544,6 +593,7 @@ fn content_type(fetched: &Fetched) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use std::iter;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::StatusCode;
     use prometheus_client::encoding::text::encode;
@@ -556,8 +606,12 @@ mod tests {
     use crate::config::PublishPolicy;
     use crate::egress::{EgressClient, Guard, TlsRoots};
     use crate::meters::Meters as _;
+    use crate::rate_limiter::SharedRateLimiter;
     use crate::store::{self, Engine, Keyring};
-    use crate::topics::Authority;
+    use crate::topics::{Authority, RedirectLimit};
+
+    /// How long a test waits for what must come.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
@@ -569,7 +623,6 @@ mod tests {
             FetchFailure::Store(StoreError::Closed),
             FetchFailure::Topic(FetchError::Egress(EgressError::NoFileDescriptors)),
             FetchFailure::Topic(FetchError::Egress(EgressError::BodyMemoryFull)),
-            FetchFailure::Topic(FetchError::RedirectLimited(Duration::from_secs(1))),
         ];
         for error in shortages {
             let mut retries = Retries::default();
@@ -642,6 +695,10 @@ mod tests {
         assert_eq!(retries.after(&gone), None);
     }
 
+    fn stranger(last: u8) -> Client {
+        Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger }
+    }
+
     fn fetcher(store: &Arc<dyn Store>) -> Fetcher {
         fetcher_behind(store, Guard::open_to(&["127.0.0.0/8"]), false)
     }
@@ -669,10 +726,8 @@ mod tests {
         let nameservers = [silent.local_addr().unwrap()];
         let guard = Guard::new(vec![], vec![], &nameservers, TlsRoots::new(None).unwrap()).unwrap();
         let fetcher = fetcher_behind(&store, guard, true);
-        let client =
-            |last: u8| Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger };
         let mut waiting = JoinSet::new();
-        for (number, who) in (0..).zip(iter::repeat_n(client(1), 20).chain([client(2)])) {
+        for (number, who) in (0..).zip(iter::repeat_n(stranger(1), 20).chain([stranger(2)])) {
             let topic = format!("http://n{number}.example/t").parse().unwrap();
             let ping = Ping { id: PingId(number), topic, trace: None, client: PingClient::default() };
             assert!(!fetcher.flights.join(&ping, who));
@@ -681,10 +736,96 @@ mod tests {
         }
         let (mut asked, mut query) = (HashSet::new(), [0; 512]);
         while !asked.contains("n20.example.") {
-            silent.recv_from(&mut query).await.unwrap();
+            let asking = timeout(PATIENCE, silent.recv_from(&mut query)).await;
+            asking.expect("the other client's name is asked for").unwrap();
             asked.insert(name_in(&query));
         }
         assert!(asked.len() <= FOR_ONE_CLIENT.strangers + 1, "{asked:?}");
+    }
+
+    #[test]
+    fn who_takes_a_ping_over_counts_it_for_the_network_that_sent_it() {
+        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
+        for class in [ClientClass::Stranger, ClientClass::Trusted] {
+            let client = Client { network: Some([0x2001_u16, 0xdb8, 1, 2, 0, 0, 0, 0].into()), class };
+            let ping =
+                Ping { id: PingId(1), topic: topic.clone(), trace: None, client: AcceptedPing::kept(client) };
+            assert_eq!(AcceptedPing::recovered(ping).client, client);
+        }
+    }
+
+    /// A host that sends everybody to this one, and counts how often.
+    async fn detour(address: &str, to: &TcpListener) -> (TopicUrl, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let topic = format!("http://{}/t", listener.local_addr().unwrap()).parse().unwrap();
+        let answer = format!(
+            "HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            to.local_addr().unwrap()
+        );
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.read(&mut [0; 4_096]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        (topic, asked)
+    }
+
+    /// A topic with a subscriber whose host redirects to `target`, and a fetcher of which `of` has used up what `rate` gives it there.
+    async fn redirected(
+        store: &Arc<dyn Store>,
+        target: &TcpListener,
+        rate: &str,
+        of: Client,
+    ) -> (Fetcher, Ping, Arc<AtomicUsize>) {
+        let hosts = SharedRateLimiter::new(true, rate.parse().unwrap());
+        while hosts.admit(of.network, "127.0.9.1", Instant::now()).is_ok() {}
+        let (topic, asked) = detour("127.0.8.1", target).await;
+        store::subscribe(&**store, &topic, &"http://destination.example/d".parse().unwrap()).await;
+        let ping = store.put_ping(topic, None, PingClient::default()).await.unwrap();
+        let plain = fetcher(store);
+        let client = plain.client.clone().limiting_redirects(RedirectLimit::new(hosts));
+        let fetcher = Fetcher { client, ..plain };
+        assert!(!fetcher.flights.join(&ping, of));
+        (fetcher, ping, asked)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn while_a_redirect_waits_the_topics_own_host_is_not_asked_until_the_next_ping() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let target = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let (fetcher, ping, asked) = redirected(&store, &target, "1/h, burst 1", stranger(1)).await;
+        let (serving, first) = (fetcher.clone(), ping.clone());
+        tokio::spawn(async move {
+            let flights = serving.flights.clone();
+            flights.serve(first, |ping, clients| serving.clone().serve(ping, clients)).await;
+        });
+        while asked.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let again = store.put_ping(ping.topic, None, PingClient::default()).await.unwrap();
+        assert!(fetcher.flights.join(&again, stranger(2)), "the first one waits");
+        let contacted = timeout(PATIENCE, target.accept()).await;
+        assert!(contacted.expect("the second client has not used up anything").is_ok());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_redirect_that_waited_is_followed_once_its_host_may_be_asked_and_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let target = TcpListener::bind("127.0.9.1:0").await.unwrap();
+        let (fetcher, ping, _) = redirected(&store, &target, "1/s, burst 1", stranger(1)).await;
+        let fetching = fetcher.fetch_with_retries(&ping, &[stranger(1)]);
+        let contacted = tokio::select! {
+            contacted = timeout(PATIENCE, target.accept()) => contacted,
+            outcome = fetching => panic!("{outcome:?} without asking"),
+        };
+        assert!(contacted.expect("it waits for one second or two").is_ok());
     }
 
     /// The name that a query asks for (RFC 1035, section 4.1.2).
@@ -763,7 +904,7 @@ mod tests {
             fetcher.limiter.acquire(Client { network: None, class: ClientClass::Trusted }, &peer).await;
         let mut span = fetcher.tracer.begin_below(None, "fetch", SpanKind::Client);
         tokio::select! {
-            fetched = fetcher.fetch_once(&topic, &[], &mut permit, &mut span) => {
+            fetched = fetcher.fetch_once(&topic, &[], None, &mut permit, &mut span) => {
                 let full = matches!(fetched, Err(FetchFailure::Store(StoreError::Full { .. })));
                 assert!(full, "{fetched:?}");
             }

@@ -28,20 +28,20 @@ pub trait TopicPolicy: std::fmt::Debug + Send + Sync + 'static {
     /// The peer for which a permit is needed to look at this topic.
     async fn peer(&self, topic: &TopicUrl) -> String;
 
-    /// Looks at the topic, with a permit for its peer.
-    async fn look(&self, topic: &TopicUrl, permit: Option<&mut Permit>) -> Verdict;
+    /// Looks at the topic for a client, with a permit for its peer.
+    async fn look(&self, topic: &TopicUrl, client: Client, permit: Option<&mut Permit>) -> Verdict;
 
     /// Judges the topic for a client; waits for a permit if one is needed.
     async fn judge(&self, topic: &TopicUrl, client: Client) -> Verdict {
         if let Some(verdict) = self.known_verdict(topic, client) {
             return verdict;
         }
-        let Some(limiter) = self.limiter() else { return self.look(topic, None).await };
+        let Some(limiter) = self.limiter() else { return self.look(topic, client, None).await };
         let mut permit = limiter.acquire(client, &self.peer(topic).await).await;
         // Another request may have looked meanwhile.
         match self.known_verdict(topic, client) {
             Some(verdict) => verdict,
-            None => self.look(topic, Some(&mut permit)).await,
+            None => self.look(topic, client, Some(&mut permit)).await,
         }
     }
 }
@@ -64,7 +64,7 @@ impl TopicPolicy for EveryTopic {
         topic.url().host_str().unwrap_or_default().to_owned()
     }
 
-    async fn look(&self, _: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
+    async fn look(&self, _: &TopicUrl, _: Client, _: Option<&mut Permit>) -> Verdict {
         Verdict::Accepted
     }
 }

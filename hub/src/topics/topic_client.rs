@@ -55,8 +55,14 @@ pub(super) enum FetchError {
     Redirects,
     #[error(transparent)]
     Redirect(#[from] RedirectError),
-    #[error("rate limit for pings at the host of a redirect ([limits] ping_host); retry in {0:?}")]
-    RedirectLimited(Duration),
+    #[error(
+        "redirect to {host} waits: too many pings for that host; raise [limits] ping_host, or have the topic served without the redirect"
+    )]
+    RedirectLimited {
+        host: String,
+        /// How long to wait at least.
+        wait: Duration,
+    },
     #[error("the topic's URL is no target of an HTTP request: {0}")]
     Request(#[from] http::Error),
 }
@@ -90,7 +96,7 @@ impl TopicClient {
 
     /// The topic's content, within `memory`; `None` if it is what `known` describes. Only a 200 is content (D-11). All redirects
     /// together have the time of one request; in it they also wait for the permits of their peers. They count for `clients`, who
-    /// pinged the topic.
+    /// caused the fetch, except one to the host at which they have [paid](Self::admit_redirect) before.
     pub(super) async fn get(
         &self,
         topic: &Url,
@@ -98,6 +104,7 @@ impl TopicClient {
         memory: &mut impl BodyMemory,
         permit: &mut Permit,
         clients: &[Client],
+        mut paid: Option<&str>,
     ) -> Result<Option<Fetched>, FetchError> {
         let limit = self.client.total();
         let (deadline, late) = (Instant::now() + limit, || EgressError::Timeout(limit));
@@ -118,7 +125,9 @@ impl TopicClient {
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => url = self.redirected(&url, &answer.headers, clients)?,
+                | StatusCode::PERMANENT_REDIRECT => {
+                    url = self.redirected(&url, &answer.headers, clients, &mut paid)?;
+                }
                 status => return Err(FetchError::Status(status)),
             }
             let moved = async { permit.move_to(&self.peer(&url).await).await };
@@ -127,16 +136,34 @@ impl TopicClient {
         Err(FetchError::Redirects)
     }
 
-    /// Where a redirect leads. One to another host counts there; the ping has paid for its own.
-    fn redirected(&self, from: &Url, headers: &HeaderMap, clients: &[Client]) -> Result<Url, FetchError> {
-        let to = egress::redirect(from, headers)?;
+    /// Counts a redirect to another host for these clients.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub(super) fn admit_redirect(&self, host: &str, clients: &[Client]) -> Result<(), Duration> {
         match &self.redirects {
-            Some(redirects) if to.host_str() != from.host_str() => {
-                redirects
-                    .admit(&to, clients, std::time::Instant::now())
-                    .map_err(FetchError::RedirectLimited)?;
-            }
-            _ => {}
+            Some(redirects) => redirects.admit(host, clients, std::time::Instant::now()),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a redirect leads. One to another host counts there; the ping has paid for its own.
+    fn redirected(
+        &self,
+        from: &Url,
+        headers: &HeaderMap,
+        clients: &[Client],
+        paid: &mut Option<&str>,
+    ) -> Result<Url, FetchError> {
+        let to = egress::redirect(from, headers)?;
+        let host = to.host_str().unwrap_or_default();
+        if from.host_str() == Some(host) {
+            return Ok(to);
+        }
+        if *paid == Some(host) {
+            *paid = None;
+        } else if let Err(wait) = self.admit_redirect(host, clients) {
+            return Err(FetchError::RedirectLimited { host: host.to_owned(), wait });
         }
         Ok(to)
     }
@@ -221,7 +248,7 @@ mod tests {
     }
 
     async fn get(limiter: &Limiter, topic: &Url, total: Duration) -> Result<Option<Fetched>, FetchError> {
-        client(total).get(topic, None, &mut Unlimited, &mut permit(limiter, topic).await, &[]).await
+        client(total).get(topic, None, &mut Unlimited, &mut permit(limiter, topic).await, &[], None).await
     }
 
     /// A host at this address that sends everybody to this URL.
@@ -287,19 +314,24 @@ mod tests {
         // A ping of a topic on the victim's host.
         hosts.admit(pinged.network, "127.0.9.1", std::time::Instant::now()).unwrap();
         let (redirects, limiter) = (RedirectLimit::new(hosts), limiter());
-        let get = async |who: &Client| {
+        let get = async |who: &Client, paid: Option<&str>| {
             let client = client(LONG).limiting_redirects(redirects.clone());
             let mut permit = permit(&limiter, &detour).await;
-            client.get(&detour, None, &mut Unlimited, &mut permit, std::slice::from_ref(who)).await
+            client.get(&detour, None, &mut Unlimited, &mut permit, std::slice::from_ref(who), paid).await
         };
-        let refused = get(&pinged).await;
-        assert!(matches!(refused, Err(FetchError::RedirectLimited(_))), "{refused:?}");
+        for paid in [None, Some("127.0.9.2")] {
+            let refused = get(&pinged, paid).await;
+            assert!(matches!(refused, Err(FetchError::RedirectLimited { .. })), "{refused:?}");
+            assert!(refused.unwrap_err().to_string().contains("redirect to 127.0.9.1 waits"));
+        }
         assert!(timeout(Duration::ZERO, listener.accept()).await.is_err(), "the victim was asked");
-        let contacted = tokio::select! {
-            contacted = listener.accept() => contacted,
-            found = get(&other) => panic!("{found:?} without asking"),
-        };
-        assert!(contacted.is_ok());
+        for (who, paid) in [(&other, None), (&pinged, Some("127.0.9.1"))] {
+            let contacted = tokio::select! {
+                contacted = listener.accept() => contacted,
+                found = get(who, paid) => panic!("{found:?} without asking"),
+            };
+            assert!(contacted.is_ok());
+        }
     }
 
     #[tokio::test]

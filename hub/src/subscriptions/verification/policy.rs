@@ -64,7 +64,7 @@ impl Verification {
             (None, Step::Resolve) if self.policy.limiter().is_some() => {
                 return next(Step::CheckTopic, self.policy.peer(topic).await);
             }
-            (None, _) => self.policy.look(topic, Some(&mut permit)).await,
+            (None, _) => self.policy.look(topic, task.who.client(), Some(&mut permit)).await,
         };
         match verdict {
             Verdict::Accepted => next(Step::AskCallback, request.callback.origin()),

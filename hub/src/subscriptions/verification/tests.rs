@@ -357,7 +357,7 @@ impl TopicPolicy for NoTopic {
         String::new()
     }
 
-    async fn look(&self, _: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
+    async fn look(&self, _: &TopicUrl, _: Client, _: Option<&mut Permit>) -> Verdict {
         Verdict::Unknown
     }
 }
@@ -455,7 +455,7 @@ impl TopicPolicy for Refusing {
         String::new()
     }
 
-    async fn look(&self, topic: &TopicUrl, _: Option<&mut Permit>) -> Verdict {
+    async fn look(&self, topic: &TopicUrl, _: Client, _: Option<&mut Permit>) -> Verdict {
         let (topic, callback, received_at) = (topic.clone(), self.1.clone(), DateTime::now());
         let intent = Intent::Unsubscribe;
         let newer = NewRequest { client: None, topic, callback, intent, verify_token: None, received_at };
