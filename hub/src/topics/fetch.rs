@@ -48,6 +48,8 @@ const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
 /// Lookups of topics' hosts at once; those of one host and of one client have the limits of fetches. Each lookup takes sockets, and a
 /// name that nobody answers for takes seconds.
 const LOOKUPS: Limit = Limit { total: 256, strangers: 192 };
+/// A lookup that takes longer is slow. A query that got lost is repeated after two seconds, and that is nobody's fault.
+const SLOW_LOOKUP: Duration = Duration::from_millis(2_500);
 /// Pauses before a failed fetch is repeated. After the last one the ping is given up; if the store failed, it is kept for the
 /// shard's next owner. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
 const RETRY_AFTER: [Duration; 3] =
@@ -393,8 +395,11 @@ impl Fetcher {
     async fn peer(&self, ping: &Ping, clients: &[Client]) -> String {
         let url = ping.topic.url();
         let host = url.host_str().unwrap_or_default();
-        let _permit = self.first_permit(&self.lookups, host, ping, clients).await;
-        self.client.peer(url).await
+        let permit = self.first_permit(&self.lookups, host, ping, clients).await;
+        let asked_at = Instant::now();
+        let peer = self.client.peer(url).await;
+        note_slowness(&permit, asked_at.elapsed());
+        peer
     }
 
     /// The first permit that one of the clients gets that pinged the topic, also meanwhile. So nobody can keep a topic waiting by
@@ -563,6 +568,15 @@ impl JobRunner for Fetcher {
         let waiting = self.store.pings(&[shard]).await?;
         let found = waiting.into_iter().filter(|ping| sought.contains(&ping.id));
         Ok(found.map(AcceptedPing::recovered).collect())
+    }
+}
+
+/// Remembers a name that took long to look up, and for which client: it may have any number of them.
+fn note_slowness(permit: &Permit, took: Duration) {
+    let slow = took > SLOW_LOOKUP;
+    permit.set_slow(slow);
+    if slow {
+        permit.set_client_slow();
     }
 }
 
@@ -741,6 +755,19 @@ mod tests {
             asked.insert(name_in(&query));
         }
         assert!(asked.len() <= FOR_ONE_CLIENT.strangers + 1, "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn b33_a_client_with_a_name_that_nobody_answers_for_is_slow_under_any_new_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
+        let Fetcher { lookups, .. } = fetcher_behind(&store, Guard::open_to(&[]), true);
+        let is_slow = async |last: u8, name: &str| lookups.acquire(stranger(last), name).await.is_slow();
+        note_slowness(&lookups.acquire(stranger(1), "quick.example").await, SLOW_LOOKUP);
+        assert!(!is_slow(1, "quick.example").await);
+        note_slowness(&lookups.acquire(stranger(1), "silent.example").await, 2 * SLOW_LOOKUP);
+        assert!(is_slow(1, "new.example").await && is_slow(2, "silent.example").await);
+        assert!(!is_slow(2, "new.example").await, "nobody else is");
     }
 
     #[test]
