@@ -72,18 +72,18 @@ pub struct FormBudget(BodyBudget);
 #[derive(Debug)]
 pub struct Reservation {
     all: Part,
-    of_client: OfClient,
+    of_client: ClientPart,
 }
 
 /// What a reservation takes of the share of a client.
 #[derive(Debug)]
-enum OfClient {
+enum ClientPart {
     /// Nothing.
-    Nothing,
+    None,
     /// As much as of the budget: it grows and shrinks along.
-    AsMuch(ShareReservation),
+    Growing(ShareReservation),
     /// What [`Reservation::hold_for`] was told, until it is dropped.
-    Held { _share: ShareReservation },
+    Fixed { _share: ShareReservation },
 }
 
 /// Bytes that are reserved of the share of a client.
@@ -120,7 +120,7 @@ impl BodyBudget {
 
     /// A reservation of nothing yet.
     pub fn reserve(&self) -> Reservation {
-        Reservation { all: Part::of(self.clone()), of_client: OfClient::Nothing }
+        Reservation { all: Part::of(self.clone()), of_client: ClientPart::None }
     }
 
     /// The units of the share of one client.
@@ -161,7 +161,7 @@ impl FormBudget {
     pub fn reserve(&self, client: IpAddr) -> Reservation {
         let Self(all) = self;
         let share = all.reserve_of_share(client, all.share_units().max(units(LEAST_OF_FORMS)));
-        Reservation { of_client: OfClient::AsMuch(share), ..all.reserve() }
+        Reservation { of_client: ClientPart::Growing(share), ..all.reserve() }
     }
 }
 
@@ -172,7 +172,7 @@ impl Reservation {
     /// # Errors
     /// [`BudgetExhausted`]; what was reserved before stays.
     pub async fn grow_to(&mut self, bytes: usize, patience: Duration) -> Result<(), BudgetExhausted> {
-        if let OfClient::AsMuch(share) = &mut self.of_client {
+        if let ClientPart::Growing(share) = &mut self.of_client {
             share.part.grow_to_units(units(bytes), patience).await?;
         }
         self.all.grow_to_units(units(bytes), patience).await
@@ -198,18 +198,18 @@ impl Reservation {
     /// [`BudgetExhausted`] if the client holds too much already.
     pub fn hold_for(&mut self, client: IpAddr, bytes: usize) -> Result<(), BudgetExhausted> {
         // What was counted before is counted anew.
-        self.of_client = OfClient::Nothing;
+        self.of_client = ClientPart::None;
         let whole = self.all.budget.share_units().max(1);
         let mut share = self.all.budget.reserve_of_share(client, whole);
         share.part.grow_at_once(units(bytes).min(whole)).map_err(|_| BudgetExhausted)?;
-        self.of_client = OfClient::Held { _share: share };
+        self.of_client = ClientPart::Fixed { _share: share };
         Ok(())
     }
 
     /// Gives back all bytes beyond this.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.all.shrink_to_units(units(bytes));
-        if let OfClient::AsMuch(share) = &mut self.of_client {
+        if let ClientPart::Growing(share) = &mut self.of_client {
             share.part.shrink_to_units(units(bytes));
         }
     }
