@@ -76,7 +76,7 @@ impl Statuses {
             Ok(Ok(None)) => refuse(StatusCode::GONE, "the log no longer holds this notification"),
             Ok(Err(error)) => unavailable(&error),
             Err(NotGranted::TooMany) => {
-                let why = "too many status requests from this address are waiting: send one after the other";
+                let why = "too many status requests from this address or its IPv6 /48 network are waiting: send one after the other";
                 later(StatusCode::TOO_MANY_REQUESTS, TURN_RETRY, why)
             }
             Err(NotGranted::TimedOut) => {

@@ -304,9 +304,10 @@ async fn turn_away(stream: TcpStream, why: LimitReached) -> std::io::Result<()> 
         LimitReached::Total => {
             ("503 Service Unavailable", "all connections of this hub are in use: try again")
         }
-        LimitReached::Client => {
-            ("429 Too Many Requests", "too many connections from this address: close some")
-        }
+        LimitReached::Client => (
+            "429 Too Many Requests",
+            "too many connections from this address or its IPv6 /48 network: close some",
+        ),
     };
     say(stream, status, "Retry-After: 5\r\n", text).await
 }
