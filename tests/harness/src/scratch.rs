@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Removes the folder when standard input ends, which is when whoever has started this has ended, however that came. What was started in
-/// the folder may still be ending then, and write meanwhile.
+/// the folder may still be ending then, and write meanwhile. It fails if the folder cannot be removed.
 const KEEPER: &str = r#"trap '' INT TERM HUP
 read -r _
 tries=100
-until rm -rf -- "$0" || [ "$tries" = 0 ]; do
+until rm -rf -- "$0"; do
+    [ "$tries" != 0 ] || exit 1
     tries=$((tries - 1))
     sleep 0.1
 done"#;
@@ -45,8 +46,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // This closes its standard input first. A keeper that is gone has removed the folder.
-        let _ = self.keeper.wait();
+        // This closes its standard input first.
+        if !self.keeper.wait().is_ok_and(|status| status.success()) {
+            eprintln!("left {}: remove it", self.path.display());
+        }
     }
 }
 
