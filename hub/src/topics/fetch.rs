@@ -847,7 +847,8 @@ mod tests {
         let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
         let target = TcpListener::bind("127.0.9.1:0").await.unwrap();
         let (fetcher, ping, _) = redirected(&store, &target, "1/s, burst 1", stranger(1)).await;
-        let fetching = fetcher.fetch_with_retries(&ping, &[stranger(1)]);
+        let who = [stranger(1)];
+        let fetching = fetcher.fetch_with_retries(&ping, &who);
         let contacted = tokio::select! {
             contacted = timeout(PATIENCE, target.accept()) => contacted,
             outcome = fetching => panic!("{outcome:?} without asking"),
