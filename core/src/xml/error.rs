@@ -292,7 +292,7 @@ impl Limit {
             Self::Attributes => "give the element fewer attributes",
             Self::Text | Self::Namespace => "shorten it",
             Self::Bindings => "declare fewer namespaces, each once",
-            Self::Foreign => "give fewer or shorter attributes of other namespaces",
+            Self::Foreign => "give fewer or shorter attributes of other namespaces, and a link fewer relations",
         }
     }
 }
@@ -310,7 +310,7 @@ impl fmt::Display for Limit {
             Self::Text => "bytes in one tag, comment or text",
             Self::Namespace => "bytes in the URI of a namespace",
             Self::Bindings => "declarations of namespaces in scope",
-            Self::Foreign => "bytes of foreign attributes",
+            Self::Foreign => "bytes of foreign attributes and further relations",
         })
     }
 }

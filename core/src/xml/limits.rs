@@ -16,8 +16,8 @@ pub const MAX_TEXT: usize = 1_048_576;
 pub const MAX_NAMESPACE: usize = 1_024;
 /// Most declarations of namespaces that are in scope at once. Each name with a prefix is looked for among them.
 pub const MAX_BINDINGS: usize = 64;
-/// Most bytes that the foreign attributes of one header or entry take in memory; those of a document may take as many, and
-/// 32 times the length of the tags of `rs:md` and `rs:ln`.
+/// Most bytes that the foreign attributes of one header or entry take in memory, and the links that one `xhtml:link` of an older
+/// form becomes for each further relation; those of a document may take as many, and 32 times the length of their tags.
 pub const MAX_FOREIGN: usize = 262_144;
 /// Most times its compressed length that a gzip document may grow to. Lists without digests come to about 40.
 pub const MAX_EXPANSION: u64 = 250;

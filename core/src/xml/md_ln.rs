@@ -120,7 +120,7 @@ fn count<R: BufRead>(tokens: &mut Tokens<R>, foreign: &[ForeignAttribute]) -> Re
     let text =
         |one: &ForeignAttribute| one.namespace.len() + one.prefix.len() + one.name.len() + one.value.len();
     let bytes: usize = foreign.iter().map(|one| size_of::<ForeignAttribute>() + text(one)).sum();
-    tokens.count_foreign(bytes)
+    tokens.count_growth(bytes)
 }
 
 fn capability(value: &str, report: &mut impl FnMut(Rule, String)) -> Capability {

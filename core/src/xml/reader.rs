@@ -204,7 +204,7 @@ impl<R: BufRead> Reader<R> {
             if let Some(Step::Metadata | Step::Link(Some(_))) = self.root_child()? {
                 self.report(Rule::HeaderLate, "it is left out");
             }
-            self.tokens.forget_foreign();
+            self.tokens.forget_growth();
             self.close_child()?;
         }
         Ok(())

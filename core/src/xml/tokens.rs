@@ -29,8 +29,8 @@ pub(super) enum Token {
     End,
 }
 
-/// How many times the length of their tags foreign attributes may take in memory, beyond [`MAX_FOREIGN`] in all.
-const FOREIGN_GROWTH: usize = 32;
+/// How many times the length of their tags foreign attributes and further links may take in memory, beyond [`MAX_FOREIGN`] in all.
+const GROWTH: usize = 32;
 
 /// One attribute that is no namespace declaration.
 pub(super) struct Attribute<'a> {
@@ -57,9 +57,9 @@ pub(super) struct Tokens<R: BufRead> {
     empty: bool,
     text: String,
     root_seen: bool,
-    /// Bytes of the foreign attributes of this header or entry, and how many more all of the document may have.
-    foreign: usize,
-    foreign_left: usize,
+    /// Bytes by which what is kept of this header or entry outgrows its tags, and how many more all of the document may have.
+    growth: usize,
+    growth_left: usize,
     limits: Limits,
 }
 
@@ -83,8 +83,8 @@ impl<R: BufRead> Tokens<R> {
             empty: false,
             text: String::new(),
             root_seen: false,
-            foreign: 0,
-            foreign_left: MAX_FOREIGN,
+            growth: 0,
+            growth_left: MAX_FOREIGN,
             limits,
         })
     }
@@ -156,21 +156,21 @@ impl<R: BufRead> Tokens<R> {
         self.each_attribute(each).map_err(|fault| self.here(fault))
     }
 
-    /// Counts the bytes of the foreign attributes of the last start tag to those of its header or entry, and of the document:
-    /// who keeps all of it keeps little more than a multiple of its length.
-    pub(super) fn count_foreign(&mut self, bytes: usize) -> Result<(), ReadError> {
-        self.foreign = self.foreign.saturating_add(bytes);
-        let allowed = self.foreign_left.saturating_add(FOREIGN_GROWTH.saturating_mul(self.tag.len()));
-        if self.foreign > MAX_FOREIGN || bytes > allowed {
+    /// Counts bytes that are kept of the last start tag and may be many more than it has, foreign attributes and further links, to those
+    /// of its header or entry, and of the document: who keeps all of it keeps little more than a multiple of its length.
+    pub(super) fn count_growth(&mut self, bytes: usize) -> Result<(), ReadError> {
+        self.growth = self.growth.saturating_add(bytes);
+        let allowed = self.growth_left.saturating_add(GROWTH.saturating_mul(self.tag.len()));
+        if self.growth > MAX_FOREIGN || bytes > allowed {
             return Err(self.limit(Limit::Foreign));
         }
-        self.foreign_left = allowed - bytes;
+        self.growth_left = allowed - bytes;
         Ok(())
     }
 
-    /// Counts foreign attributes anew, since the header or an entry is over.
-    pub(super) fn forget_foreign(&mut self) {
-        self.foreign = 0;
+    /// Counts them anew, since the header or an entry is over.
+    pub(super) fn forget_growth(&mut self) {
+        self.growth = 0;
     }
 
     pub(super) fn limit(&mut self, limit: Limit) -> ReadError {

@@ -58,6 +58,9 @@ impl Child {
             _ => return Ok(None),
         };
         tokens.attributes(|attribute| child.set(attribute.namespace, attribute.name, &attribute.value))?;
+        if let Self::Link(link) = &child {
+            tokens.count_growth(link.copies())?;
+        }
         Ok(Some(child))
     }
 
@@ -103,6 +106,13 @@ impl OldLink {
     fn is_alpha(&self) -> bool {
         let drafted = |rel: &str| rel.starts_with(RELATIONS) || SUBJECTS.contains(&rel);
         !self.protocol.is_empty() || self.rel.split_ascii_whitespace().any(drafted)
+    }
+
+    /// How many bytes the links take that it becomes beyond the first.
+    fn copies(&self) -> usize {
+        let texts = [&self.href, &self.title, &self.media_type, &self.protocol, &self.node];
+        let each = size_of::<Link>() + texts.map(String::len).iter().sum::<usize>();
+        self.rel.split_ascii_whitespace().skip(1).count().saturating_mul(each)
     }
 
     /// One link for each relation (ALPHA-031), those that were replaced by their successors.

@@ -17,7 +17,7 @@ impl<R: BufRead> Reader<R> {
     pub(super) fn read_entry(&mut self, position: Position, entry: &mut Entry) -> Result<(), ReadError> {
         self.position = position;
         self.is_refused = false;
-        self.tokens.forget_foreign();
+        self.tokens.forget_growth();
         let mut seen = Seen::default();
         loop {
             self.text.clear();

@@ -3,7 +3,7 @@
 use crate::digest::Algorithm;
 use crate::document::{Capability, Change, Entry, Metadata, Relation};
 use crate::rules::Rule;
-use crate::xml::{Dialect, Mode, Options, Read, ReadError, Reader, read, read_with};
+use crate::xml::{Dialect, Limit, Mode, Options, Read, ReadError, Reader, read, read_with};
 
 /// A document with a root of this name and attributes; the content starts on line 2.
 fn alpha(root: &str, content: &str) -> Vec<u8> {
@@ -217,6 +217,31 @@ fn mem001_to_mem003_a_pair_of_links_with_one_target_leads_along_a_chain_and_no_o
     assert_eq!(leads(&both), [some("now.xml"), some("39.xml"), None]);
     assert_eq!(leads(&[(next.as_str(), "41.xml")]), [None, None, some("41.xml")], "MEM-002");
     assert_eq!(leads(&[("prev", "page-1.html"), (set, "now.xml")]), [None, None, None]);
+}
+
+#[test]
+fn alpha031_the_relations_of_a_link_do_not_multiply_its_uri() {
+    let reached = |content: &str| match read(&alpha("urlset", content)) {
+        Err(ReadError::Limit { limit, .. }) => Some(limit),
+        _ => None,
+    };
+    let link = |relations: usize, uri: usize| {
+        format!(
+            "<xhtml:link rel='{}' href='http://example.org/{}'/>",
+            "a ".repeat(relations),
+            "b".repeat(uri)
+        )
+    };
+    let entry = |links: &str| format!("<url><loc>http://example.org/moss</loc>{links}</url>");
+    let (few, many) = (link(3, 1_000), link(100_000, 200_000));
+    for content in [few.clone(), entry(&few), entry(&few).repeat(100)] {
+        assert_eq!(reached(&content), None);
+    }
+    for content in
+        [many.clone(), entry(&many), entry(&link(20, 1_000).repeat(20)), entry(&link(60, 1_000)).repeat(20)]
+    {
+        assert_eq!(reached(&content), Some(Limit::Foreign), "{} bytes", content.len());
+    }
 }
 
 #[test]
