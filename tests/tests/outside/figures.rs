@@ -106,6 +106,7 @@ fn an_outcome_that_took_no_time_or_is_of_no_commit_was_not_written_by_the_tool()
 fn each_figure_is_of_this_release_and_of_a_measurement_that_anybody_can_repeat() {
     let known: BTreeMap<_, _> = measurements().map(|(name, _, figures)| (name, figures)).collect();
     for (name, outcome) in files() {
+        assert_eq!(not_written_by_the_tool(&outcome), None, "{name}");
         let figures = known.get(name.as_str()).unwrap_or_else(|| panic!("{name} is not measured any more"));
         assert_eq!(outcome["version"], env!("CARGO_PKG_VERSION"), "{name} is older than what it describes");
         assert_eq!((&outcome["name"], &outcome["optimised"]), (&name.as_str().into(), &true.into()));
@@ -115,6 +116,34 @@ fn each_figure_is_of_this_release_and_of_a_measurement_that_anybody_can_repeat()
             "{name}: {values:?}"
         );
     }
+}
+
+#[test]
+fn whatever_is_measured_was_measured_of_one_state_of_the_code_with_every_figure() {
+    let files = files();
+    let known: BTreeMap<_, BTreeSet<_>> =
+        measurements().map(|(name, _, figures)| (name, figures.into_iter().collect())).collect();
+    let measured: BTreeMap<_, BTreeSet<_>> = files
+        .iter()
+        .map(|(name, outcome)| {
+            let values = outcome["values"].as_object().unwrap();
+            (name.as_str(), values.keys().map(String::as_str).collect())
+        })
+        .collect();
+    let without: BTreeMap<_, Vec<_>> = known
+        .iter()
+        .map(|(name, figures)| {
+            let values = measured.get(name).cloned().unwrap_or_default();
+            (*name, figures.difference(&values).copied().collect())
+        })
+        .filter(|(_, figures): &(_, Vec<_>)| !figures.is_empty())
+        .collect();
+    assert!(without.is_empty(), "not measured: {without:#?}");
+    let commits: BTreeSet<_> = files.values().map(|outcome| outcome["commit"].as_str().unwrap()).collect();
+    // The shortest name of a commit depends on what else the repository holds.
+    let shortest = commits.iter().min_by_key(|commit| commit.len()).unwrap();
+    assert!(commits.iter().all(|commit| commit.starts_with(shortest)), "{commits:?}");
+    assert!(!shortest.ends_with("-dirty"), "{shortest} is no commit");
 }
 
 #[test]
