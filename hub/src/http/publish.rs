@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use resync_core::websub::{self, FormError, MAX_PARAMETERS, NotificationId};
+use resync_core::websub::{self, FormError, MAX_PARAMETERS, NotificationId, is_same_hub};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
@@ -256,8 +256,7 @@ fn coded(refused: &Refused) -> Response {
 
 /// A note for a Source that names only other hubs: its content is accepted, but subscribers will not find this hub.
 fn other_hub(announced: &PostHeader, hub_url: &str) -> String {
-    let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
-    if announced.hubs().iter().any(same) {
+    if announced.hubs().iter().any(|named| is_same_hub(named, hub_url)) {
         return String::new();
     }
     format!("\nnote: Link rel=\"hub\" does not name this hub, which is <{hub_url}>")

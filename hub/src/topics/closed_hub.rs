@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use http::StatusCode;
 use lru::LruCache;
 use resync_common::locks::lock;
-use resync_core::websub::TopicUrl;
+use resync_core::websub::{TopicUrl, is_same_hub};
 use tracing::debug;
 
 use super::discover::discover_in;
@@ -122,8 +122,7 @@ impl ClosedHub {
             Ok(found) => found,
             Err(oversized) => return Verdict::Refused(oversized.to_string()),
         };
-        let same = |named: &String| named.trim_end_matches('/') == self.hub_url.trim_end_matches('/');
-        if !found.hubs.iter().any(same) {
+        if !found.hubs.iter().any(|named| is_same_hub(named, &self.hub_url)) {
             return Verdict::Refused(format!(
                 "the topic does not name this hub: it has no link with rel=\"hub\" to {}",
                 self.hub_url
