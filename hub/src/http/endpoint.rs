@@ -12,12 +12,12 @@ use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
-use serde::Deserialize;
 use url::Url;
 
 use super::endpoint_state::EndpointState;
 use super::reply::{later, method_not_allowed, refuse, text, too_many, unavailable};
 use super::self_service::{self, SelfService};
+use super::ticket_query::TicketQuery;
 use super::{body, catch_up};
 use crate::subscriptions::{Full, NotAccepted, Requester};
 
@@ -135,18 +135,12 @@ async fn within_limits(
     Ok(who)
 }
 
-#[derive(Debug, Deserialize)]
-struct StatusQuery {
-    #[serde(default)]
-    ticket: String,
-}
-
 /// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
 async fn notification_status(
     State(state): State<Arc<EndpointState>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
-    Query(StatusQuery { ticket }): Query<StatusQuery>,
+    Query(TicketQuery { ticket }): Query<TicketQuery>,
     headers: HeaderMap,
 ) -> Response {
     let client = state.proxies.client(peer.ip(), &headers);
