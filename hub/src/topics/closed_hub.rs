@@ -14,14 +14,12 @@ use tracing::debug;
 
 use super::discover::discover_in;
 use super::policy::{TopicPolicy, Verdict};
-use super::topic_client::{FetchError, Fetched, TopicClient};
-use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
+use super::topic_client::{FetchError, Fetched, SLOW, TOTAL, TopicClient};
+use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit};
 use crate::config::Prefixes;
 use crate::egress::{EgressError, Unlimited};
 
-/// Topics looked at at once: in all, on slow networks, on one network and for one client.
-const TOTAL: Limit = Limit { total: 32, strangers: 24 };
-const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+/// Topics looked at at once on one network and for one client.
 const ON_ONE_NETWORK: Limit = Limit { total: 4, strangers: 2 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 4, strangers: 2 };
 /// How long a verdict is repeated to strangers.

@@ -29,8 +29,8 @@ use super::intake::{self, Refused};
 use super::length_limits::{Oversized, check_content_type};
 use super::log_shares::LogShares;
 use super::single_flight::SingleFlight;
-use super::topic_client::{FetchError, Fetched, TopicClient};
-use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
+use super::topic_client::{FetchError, Fetched, SLOW, TOTAL, TopicClient};
+use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit};
 use crate::egress::{EgressError, RedirectError};
 use crate::store::{
     Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingClient, PingId, Shard,
@@ -39,10 +39,7 @@ use crate::store::{
 use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
-/// Fetches at once: in all, on slow networks, on one network and for one client. A slow network, or one with many names, should
-/// not slow down others.
-const TOTAL: Limit = Limit { total: 32, strangers: 24 };
-const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+/// Fetches at once on one network and for one client.
 const ON_ONE_NETWORK: Limit = Limit { total: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
 /// Lookups of topics' hosts at once; those of one host and of one client have the limits of fetches. Each lookup takes sockets, and a
