@@ -73,7 +73,7 @@ impl RecentVerdicts {
     fn get(&self, topic: &TopicUrl, client: Client) -> Option<Verdict> {
         let verdicts = lock(&self.verdicts);
         let (verdict, since) = verdicts.peek(&self.hasher.hash_one(topic.key()))?;
-        (client.class == ClientClass::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
+        (!client.is_trusted() && since.elapsed() < REMEMBER).then(|| verdict.clone())
     }
 }
 

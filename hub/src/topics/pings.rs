@@ -31,7 +31,7 @@ pub struct AcceptedPing {
 impl AcceptedPing {
     /// What the store keeps of a client: as much as limits count it by, also at another hub.
     fn kept(client: Client) -> PingClient {
-        PingClient { network: client.network, is_trusted: client.class == ClientClass::Trusted }
+        PingClient { network: client.network, is_trusted: client.is_trusted() }
     }
 
     /// A ping that another hub has accepted, or that waited in a shard that was taken over.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::error;
 
-use crate::concurrency::{Client, ClientClass};
+use crate::concurrency::Client;
 use crate::store::{Ping, PingId};
 use crate::telemetry::TraceContext;
 
@@ -38,10 +38,8 @@ struct Flight {
 
 impl Flight {
     fn join(&mut self, client: Client) {
-        let strangers = || self.clients.iter().filter(|client| client.class == ClientClass::Stranger).count();
-        if !self.clients.contains(&client)
-            && (client.class == ClientClass::Trusted || strangers() < STRANGERS)
-        {
+        let strangers = || self.clients.iter().filter(|client| !client.is_trusted()).count();
+        if !self.clients.contains(&client) && (client.is_trusted() || strangers() < STRANGERS) {
             self.clients.push(client);
         }
     }
@@ -168,6 +166,7 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
+    use crate::concurrency::ClientClass;
     use crate::store::PingClient;
 
     /// Whether a task was woken.
