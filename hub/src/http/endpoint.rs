@@ -81,7 +81,7 @@ async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body
             let handling = async move {
                 let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
                 drop(room);
-                answer
+                answer.into_response()
             };
             admission.complete(handling).await
         }
@@ -89,36 +89,35 @@ async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body
     }
 }
 
-async fn handle_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn handle_form(
+    state: &EndpointState,
+    client: IpAddr,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, Response> {
     let grant = state.publish.intake.grant(headers);
     match websub::Request::parse_within(body, state.publish.most_named(grant.as_ref())) {
         Ok(websub::Request::Subscribe(request)) => {
             if let Some(hub) = &state.moved_to {
-                return moved(hub);
+                return Ok(moved(hub));
             }
-            match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(who) => {
-                    let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
-                    let note = if overheard { OVERHEARD } else { "" };
-                    accepted(state.requests.subscribe(who, request).await, note)
-                }
-                Err(refusal) => refusal,
-            }
+            let who = within_limits(state, client, &request.topic, &request.callback).await?;
+            let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
+            let note = if overheard { OVERHEARD } else { "" };
+            Ok(accepted(state.requests.subscribe(who, request).await, note))
         }
         Ok(websub::Request::Unsubscribe(request)) => {
-            match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(who) => accepted(state.requests.unsubscribe(who, request).await, ""),
-                Err(refusal) => refusal,
-            }
+            let who = within_limits(state, client, &request.topic, &request.callback).await?;
+            Ok(accepted(state.requests.unsubscribe(who, request).await, ""))
         }
         Ok(websub::Request::Publish(ping)) => {
             if grant.is_none() {
                 state.limits.named(client, ping.topics.len(), Instant::now());
             }
-            state.publish.ping(client, headers, grant, ping).await
+            Ok(state.publish.ping(client, headers, grant, ping).await)
         }
-        Err(error @ FormError::TooManyTopics { .. }) => state.publish.refuse_ping(&error),
-        Err(error) => refuse(StatusCode::BAD_REQUEST, error),
+        Err(error @ FormError::TooManyTopics { .. }) => Err(state.publish.refuse_ping(&error)),
+        Err(error) => Err(refuse(StatusCode::BAD_REQUEST, error)),
     }
 }
 
