@@ -248,9 +248,9 @@ impl Fetcher {
         };
         let posted = self.held(&known, known.posted).await?;
         let now = fetched.validators();
-        if self.is_unchanged(&known, (validators.as_ref(), &now), posted.as_deref(), &fetched).await? {
+        if self.is_unchanged(&known, known_as, &now, posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: same content");
-            if validators.as_ref() != Some(&now) {
+            if known_as != Some(&now) {
                 self.store.put_validators(known.id, known.latest, now).await?;
             }
             return Ok(());
@@ -259,7 +259,20 @@ impl Fetcher {
             warn!(topic = topic.as_str(), %refused, "topic fetched, but not sent: its Source posts ResourceSync notifications, and this is none");
             return Ok(());
         }
-        let payer = self.log.payer(&known, clients, fetched.from);
+        self.append(&known, fetched, now, clients, span).await
+    }
+
+    /// Appends new content to the log, unless it is too large for that.
+    async fn append(
+        &self,
+        known: &Topic,
+        fetched: Fetched,
+        now: Validators,
+        clients: &[Client],
+        span: &mut OpenSpan,
+    ) -> Result<(), FetchFailure> {
+        let topic = &known.url;
+        let payer = self.log.payer(known, clients, fetched.from);
         let found = self.notification(topic, fetched, now).await?;
         let new = NewNotification { trace: span.context(), payer, ..found };
         let bytes = new.weight();
@@ -289,7 +302,8 @@ impl Fetcher {
     async fn is_unchanged(
         &self,
         topic: &Topic,
-        (before, now): (Option<&Validators>, &Validators),
+        before: Option<&Validators>,
+        now: &Validators,
         posted: Option<&Notification>,
         fetched: &Fetched,
     ) -> Result<bool, StoreError> {
