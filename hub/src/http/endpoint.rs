@@ -54,39 +54,37 @@ async fn endpoint(
 ) -> Response {
     match *request.method() {
         // In a box: on its way through the router a handler's future is copied several times, whatever it holds room for.
-        Method::POST => Box::pin(post(state, client, request)).await,
+        Method::POST => Box::pin(post(state, client, request)).await.into_response(),
         Method::GET | Method::HEAD => about(&state.hub_url),
         _ => method_not_allowed("GET, HEAD, POST", ""),
     }
 }
 
-async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body>) -> Response {
+async fn post(
+    state: Arc<EndpointState>,
+    peer: SocketAddr,
+    request: Request<Body>,
+) -> Result<Response, Response> {
     let Some(admission) = state.drain.admit() else {
         let why =
             "this hub is about to stop and accepts nothing new: send the same request again in a moment";
-        return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
+        return Err(later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why));
     };
-    let client = state.proxies.client(peer.ip(), request.headers());
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
+    let client = state.client(peer, request.headers())?;
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(client, &head.headers, body, admission).await;
+        return Ok(state.publish.content(client, &head.headers, body, admission).await);
     }
     let bodies = &state.publish.bodies;
-    match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, bodies.forms.reserve(client)).await {
-        Ok((body, room)) => {
-            let handling = async move {
-                let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
-                drop(room);
-                answer.into_response()
-            };
-            admission.complete(handling).await
-        }
-        Err(unread) => unread.into_response(),
-    }
+    let read = body::read(&head.headers, body, FORM_LIMIT, bodies.pace, bodies.forms.reserve(client)).await;
+    let (body, room) = read.map_err(IntoResponse::into_response)?;
+    let handling = async move {
+        let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
+        drop(room);
+        answer
+    };
+    admission.complete(handling).await
 }
 
 async fn handle_form(
@@ -141,18 +139,15 @@ async fn notification_status(
     Path(id): Path<String>,
     Query(TicketQuery { ticket }): Query<TicketQuery>,
     headers: HeaderMap,
-) -> Response {
-    let client = state.proxies.client(peer.ip(), &headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
+) -> Result<Response, Response> {
+    let client = state.client(peer, &headers)?;
     let statuses = &state.publish.statuses;
     match id.parse() {
-        Ok(id) if statuses.admits(&ticket, id) => statuses.show(client, id).await,
-        Ok(_) | Err(_) => refuse(
+        Ok(id) if statuses.admits(&ticket, id) => Ok(statuses.show(client, id).await),
+        Ok(_) | Err(_) => Err(refuse(
             StatusCode::NOT_FOUND,
             "no such notification, or a wrong ticket: use the Location of the hub's answer to the post",
-        ),
+        )),
     }
 }
 
