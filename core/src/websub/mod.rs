@@ -8,7 +8,7 @@
 //! | request to a hub | [`Request`], [`Subscribe`], [`Unsubscribe`], [`Publish`] | 5.1, 6 |
 //! | topic and callback URLs, and the key that tells subscriptions apart | [`TopicUrl`], [`CallbackUrl`] | 5.1.1 |
 //! | verification of intent and denial | [`Verification`], [`Challenge`], [`VerifyToken`], [`append_query`] | 5.2, 5.3 |
-//! | discovery of a topic's hubs | [`Advertised`], [`LinkHeader`], [`embedded_links`] | 4, 7 |
+//! | discovery of a topic's hubs | [`Advertised`], [`LinkHeader`], [`embedded_links`], [`is_same_hub`] | 4, 7 |
 //! | authenticated distribution | [`Secret`], [`SigningKey`], [`Signature`], [`SignedBody`] | 7.1 |
 //! | re-verification of a subscription in force | [`sign_query`], [`is_query_signed`] | – |
 //! | identity of a notification | [`NotificationId`] | – |
@@ -45,7 +45,7 @@ pub mod verification;
 pub mod verify_token;
 
 pub use callback::append_query;
-pub use discovery::{Advertised, embedded_links};
+pub use discovery::{Advertised, embedded_links, is_same_hub};
 pub use form::{FormError, MAX_PARAMETERS, Publish, Request, Subscribe, Unsubscribe, is_form};
 pub use identity::{NotificationId, NotificationIdError, WEBHOOK_ATTEMPT, WEBHOOK_ID, WEBHOOK_TEST};
 pub use key::{CallbackUrl, MAX_URL, TopicUrl, UrlError};

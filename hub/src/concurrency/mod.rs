@@ -58,6 +58,13 @@ pub struct Client {
     pub class: ClientClass,
 }
 
+impl Client {
+    /// Whether it is trusted.
+    pub fn is_trusted(&self) -> bool {
+        self.class == ClientClass::Trusted
+    }
+}
+
 /// Whether a client may use what is reserved for trusted clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {

@@ -6,7 +6,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, RawQuery, State};
@@ -21,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 use super::client_limit::{ClientPermit, Readers};
 use super::endpoint_state::EndpointState;
-use super::reply::{later, refuse, too_many, unavailable};
+use super::reply::{later, refuse, unavailable};
 use crate::store::{Notification, Offset};
 use crate::topics::{CatchUpError, Page, Reservation};
 
@@ -92,20 +91,14 @@ pub(super) async fn read(
     uri: Uri,
     RawQuery(raw): RawQuery,
     headers: HeaderMap,
-) -> Response {
-    let client = state.proxies.client(peer.ip(), &headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
+) -> Result<Response, Response> {
+    let client = state.client(peer, &headers)?;
     let raw = raw.unwrap_or_default();
-    let query = match CatchUpQuery::parse(&raw) {
-        Ok(query) => query,
-        Err(why) => return refuse(StatusCode::BAD_REQUEST, why),
-    };
+    let query = CatchUpQuery::parse(&raw).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
     let Ok(permit) = state.readers.take(client) else {
         let why =
             format_args!("{} answers to your address are not read yet: read them first", Readers::ANSWERS);
-        return later(StatusCode::TOO_MANY_REQUESTS, ROOM_RETRY, why);
+        return Err(later(StatusCode::TOO_MANY_REQUESTS, ROOM_RETRY, why));
     };
     let as_list = uri.path() == "/websub/notifications.xml" || prefers_xml(&headers);
     let read = async {
@@ -120,7 +113,7 @@ pub(super) async fn read(
         let page = state.catch_up.page(&query.topic, after, limit, write_one).await?;
         page_answer(page, &query, &state.hub_url, (client, permit)).await
     };
-    read.await.unwrap_or_else(|why| not_read(&why))
+    read.await.map_err(|why| not_read(&why))
 }
 
 impl CatchUpQuery {

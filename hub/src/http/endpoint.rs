@@ -12,12 +12,12 @@ use axum::routing::{any, get};
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use resync_core::websub::{self, CallbackUrl, FormError, TopicUrl, is_form};
-use serde::Deserialize;
 use url::Url;
 
 use super::endpoint_state::EndpointState;
 use super::reply::{later, method_not_allowed, refuse, text, too_many, unavailable};
 use super::self_service::{self, SelfService};
+use super::ticket_query::TicketQuery;
 use super::{body, catch_up};
 use crate::subscriptions::{Full, NotAccepted, Requester};
 
@@ -54,71 +54,68 @@ async fn endpoint(
 ) -> Response {
     match *request.method() {
         // In a box: on its way through the router a handler's future is copied several times, whatever it holds room for.
-        Method::POST => Box::pin(post(state, client, request)).await,
+        Method::POST => Box::pin(post(state, client, request)).await.into_response(),
         Method::GET | Method::HEAD => about(&state.hub_url),
         _ => method_not_allowed("GET, HEAD, POST", ""),
     }
 }
 
-async fn post(state: Arc<EndpointState>, peer: SocketAddr, request: Request<Body>) -> Response {
+async fn post(
+    state: Arc<EndpointState>,
+    peer: SocketAddr,
+    request: Request<Body>,
+) -> Result<Response, Response> {
     let Some(admission) = state.drain.admit() else {
         let why =
             "this hub is about to stop and accepts nothing new: send the same request again in a moment";
-        return later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why);
+        return Err(later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why));
     };
-    let client = state.proxies.client(peer.ip(), request.headers());
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
+    let client = state.client(peer, request.headers())?;
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
-        return state.publish.content(client, &head.headers, body, admission).await;
+        return Ok(state.publish.content(client, &head.headers, body, admission).await);
     }
     let bodies = &state.publish.bodies;
-    match body::read(&head.headers, body, FORM_LIMIT, bodies.pace, bodies.forms.reserve(client)).await {
-        Ok((body, room)) => {
-            let handling = async move {
-                let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
-                drop(room);
-                answer
-            };
-            admission.complete(handling).await
-        }
-        Err(unread) => unread.into_response(),
-    }
+    let read = body::read(&head.headers, body, FORM_LIMIT, bodies.pace, bodies.forms.reserve(client)).await;
+    let (body, room) = read.map_err(IntoResponse::into_response)?;
+    let handling = async move {
+        let answer = state.forms.during(handle_form(&state, client, &head.headers, &body)).await;
+        drop(room);
+        answer
+    };
+    admission.complete(handling).await
 }
 
-async fn handle_form(state: &EndpointState, client: IpAddr, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn handle_form(
+    state: &EndpointState,
+    client: IpAddr,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, Response> {
     let grant = state.publish.intake.grant(headers);
     match websub::Request::parse_within(body, state.publish.most_named(grant.as_ref())) {
         Ok(websub::Request::Subscribe(request)) => {
             if let Some(hub) = &state.moved_to {
-                return moved(hub);
+                return Ok(moved(hub));
             }
-            match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(who) => {
-                    let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
-                    let note = if overheard { OVERHEARD } else { "" };
-                    accepted(state.requests.subscribe(who, request).await, note)
-                }
-                Err(refusal) => refusal,
-            }
+            let who = within_limits(state, client, &request.topic, &request.callback).await?;
+            let overheard = request.secret.is_some() && state.hub_url.starts_with("http:");
+            let note = if overheard { OVERHEARD } else { "" };
+            Ok(accepted(state.requests.subscribe(who, request).await, note))
         }
         Ok(websub::Request::Unsubscribe(request)) => {
-            match within_limits(state, client, &request.topic, &request.callback).await {
-                Ok(who) => accepted(state.requests.unsubscribe(who, request).await, ""),
-                Err(refusal) => refusal,
-            }
+            let who = within_limits(state, client, &request.topic, &request.callback).await?;
+            Ok(accepted(state.requests.unsubscribe(who, request).await, ""))
         }
         Ok(websub::Request::Publish(ping)) => {
             if grant.is_none() {
                 state.limits.named(client, ping.topics.len(), Instant::now());
             }
-            state.publish.ping(client, headers, grant, ping).await
+            Ok(state.publish.ping(client, headers, grant, ping).await)
         }
-        Err(error @ FormError::TooManyTopics { .. }) => state.publish.refuse_ping(&error),
-        Err(error) => refuse(StatusCode::BAD_REQUEST, error),
+        Err(error @ FormError::TooManyTopics { .. }) => Err(state.publish.refuse_ping(&error)),
+        Err(error) => Err(refuse(StatusCode::BAD_REQUEST, error)),
     }
 }
 
@@ -135,31 +132,22 @@ async fn within_limits(
     Ok(who)
 }
 
-#[derive(Debug, Deserialize)]
-struct StatusQuery {
-    #[serde(default)]
-    ticket: String,
-}
-
 /// `GET /websub/notifications/ID?ticket=…`. Without the ticket the answer does not show whether the notification exists.
 async fn notification_status(
     State(state): State<Arc<EndpointState>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
-    Query(StatusQuery { ticket }): Query<StatusQuery>,
+    Query(TicketQuery { ticket }): Query<TicketQuery>,
     headers: HeaderMap,
-) -> Response {
-    let client = state.proxies.client(peer.ip(), &headers);
-    if let Err(early) = state.limits.client(client, Instant::now()) {
-        return too_many(early);
-    }
+) -> Result<Response, Response> {
+    let client = state.client(peer, &headers)?;
     let statuses = &state.publish.statuses;
     match id.parse() {
-        Ok(id) if statuses.admits(&ticket, id) => statuses.show(client, id).await,
-        Ok(_) | Err(_) => refuse(
+        Ok(id) if statuses.admits(&ticket, id) => Ok(statuses.show(client, id).await),
+        Ok(_) | Err(_) => Err(refuse(
             StatusCode::NOT_FOUND,
             "no such notification, or a wrong ticket: use the Location of the hub's answer to the post",
-        ),
+        )),
     }
 }
 

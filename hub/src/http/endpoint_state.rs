@@ -1,7 +1,11 @@
 //! What the handlers of public requests share.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
+use axum::response::Response;
+use http::HeaderMap;
 use url::Url;
 
 use super::client::TrustedProxies;
@@ -9,6 +13,7 @@ use super::client_limit::Readers;
 use super::form_turns::FormTurns;
 use super::limits::Limits;
 use super::publish::PublishState;
+use super::reply::too_many;
 use crate::admin::Drain;
 use crate::subscriptions::Requests;
 use crate::topics::CatchUp;
@@ -38,4 +43,15 @@ pub struct EndpointState {
     pub drain: Drain,
     /// Turns to handle forms.
     pub forms: FormTurns,
+}
+
+impl EndpointState {
+    /// Who sends a request, within the rate limit of its address.
+    ///
+    /// # Errors
+    /// The answer to a request beyond it.
+    pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<IpAddr, Response> {
+        let client = self.proxies.client(peer.ip(), headers);
+        self.limits.client(client, Instant::now()).map(|()| client).map_err(too_many)
+    }
 }

@@ -23,6 +23,7 @@ mod search_queue;
 mod self_service;
 mod server;
 mod status_cache;
+mod ticket_query;
 mod tls;
 
 pub use admin::{AdminState, AdminToken, Authentication, Sessions, admin};

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use resync_core::websub::{self, FormError, MAX_PARAMETERS, NotificationId};
+use resync_core::websub::{self, FormError, MAX_PARAMETERS, NotificationId, is_same_hub};
 use tokio::time::timeout;
 
 use super::body::{self, Bodies};
@@ -92,9 +92,9 @@ impl PublishState {
         body: Body,
         admission: Arc<Admission>,
     ) -> Response {
-        let (mut span, mut note) = (None, String::new());
-        let response = match self.handle_content(headers, body, admission, (&mut span, &mut note)).await {
-            Ok(id) => accepted(&self.statuses, client, id, &note, headers).await,
+        let mut span = None;
+        let response = match self.handle_content(headers, body, admission, &mut span).await {
+            Ok((id, note)) => accepted(&self.statuses, client, id, &note, headers).await,
             Err(refusal) => refusal,
         };
         self.meters.post(response.status());
@@ -141,18 +141,19 @@ impl PublishState {
         Ok(())
     }
 
-    /// The sender is authorised before the body is read, so that strangers cost only a header.
+    /// The accepted notification, and a note for its publisher. The sender is authorised before the body is read, so that strangers cost
+    /// only a header.
     async fn handle_content(
         &self,
         headers: &HeaderMap,
         body: Body,
         admission: Arc<Admission>,
-        (span, note): (&mut Option<OpenSpan>, &mut String),
-    ) -> Result<NotificationId, Response> {
+        span: &mut Option<OpenSpan>,
+    ) -> Result<(NotificationId, String), Response> {
         let announced = self.intake.announce(headers).map_err(|refused| refuse_content(&refused))?;
         let mut opened = self.begin(headers, "content");
         opened.note("websub.topic", || announced.topic().as_str().to_owned());
-        *note = other_hub(&announced, &self.hub_url);
+        let note = other_hub(&announced, &self.hub_url);
         let read =
             body::read(headers, body, self.max_body, self.bodies.pace, self.bodies.posts.reserve()).await;
         let (body, room) = match read {
@@ -174,7 +175,7 @@ impl PublishState {
         let id = posted.map_err(|refused| refuse_content(&refused))?;
         span.note("websub.notification", || id.to_string());
         self.meters.stored(bytes, begun.elapsed());
-        Ok(id)
+        Ok((id, note))
     }
 }
 
@@ -256,8 +257,7 @@ fn coded(refused: &Refused) -> Response {
 
 /// A note for a Source that names only other hubs: its content is accepted, but subscribers will not find this hub.
 fn other_hub(announced: &PostHeader, hub_url: &str) -> String {
-    let same = |named: &String| named.trim_end_matches('/') == hub_url.trim_end_matches('/');
-    if announced.hubs().iter().any(same) {
+    if announced.hubs().iter().any(|named| is_same_hub(named, hub_url)) {
         return String::new();
     }
     format!("\nnote: Link rel=\"hub\" does not name this hub, which is <{hub_url}>")

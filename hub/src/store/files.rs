@@ -19,7 +19,7 @@ pub struct Files {
     folder: PathBuf,
     /// Held while a document is changed. Readers see the old one or the new one.
     changing: Mutex<()>,
-    /// Open once anything was appended.
+    /// Open from an append that succeeded to one that does not.
     log: Mutex<Option<File>>,
 }
 
@@ -62,9 +62,10 @@ impl Files {
             Some(file) => file,
             None => open_log(&self.log_path())?,
         };
-        let done = work(&mut file);
+        work(&mut file)?;
+        // After a failure half a line may stand at the end, which opening anew closes.
         *log = Some(file);
-        done
+        Ok(())
     }
 }
 
@@ -181,5 +182,20 @@ mod tests {
         let expected = BESIDE.map(|name| folder.path().join(name).display().to_string());
         assert!(places.eq(expected));
         assert!(BESIDE.iter().all(|name| folder.path().join(name).exists()));
+    }
+
+    #[test]
+    fn a_line_that_was_written_in_half_takes_no_later_one_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::in_folder(folder.path());
+        files.append_to_log(b"{\"first\": 1}\n").unwrap();
+        let full = files.with_log(|file| {
+            file.write_all(b"{\"second\"")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        files.append_to_log(b"{\"third\": 3}\n").unwrap();
+        let log = String::from_utf8(files.read_log().unwrap()).unwrap();
+        assert_eq!(log.lines().collect::<Vec<_>>(), ["{\"first\": 1}", "{\"second\"", "{\"third\": 3}"]);
     }
 }

@@ -10,35 +10,29 @@ use crate::store::StoreError;
 /// The pause before a failed operation is repeated.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Repeats an operation until it succeeds.
+/// Repeats an operation until it succeeds. `None`: it met a damaged record. Then what needs it stays in the store for the shard's next
+/// owner.
 pub(super) async fn until_stored<T, F: Future<Output = Result<T, StoreError>>>(
     mut operation: impl FnMut() -> F,
-) -> T {
+) -> Option<T> {
     loop {
-        match operation().await {
-            Ok(done) => return done,
-            Err(error) => pause(&error).await,
+        let error = match operation().await {
+            Ok(done) => return Some(done),
+            Err(error) => error,
+        };
+        if !may_pass(&error).await {
+            return None;
         }
     }
 }
 
-/// Repeats a read until it succeeds. A damaged record is not read again.
-///
-/// # Errors
-/// [`StoreError::Damaged`]
-pub(super) async fn until_readable<T, F: Future<Output = Result<T, StoreError>>>(
-    mut operation: impl FnMut() -> F,
-) -> Result<T, StoreError> {
-    loop {
-        match operation().await {
-            Err(error) if !matches!(error, StoreError::Damaged { .. }) => pause(&error).await,
-            read => return read,
-        }
+/// Logs the error, and pauses before the next attempt; false: none will succeed, since a damaged record stays damaged.
+pub(super) async fn may_pass(error: &StoreError) -> bool {
+    if matches!(error, StoreError::Damaged { .. }) {
+        error!(%error, "a subscription request or a denial waits until the next start: a record cannot be read");
+        return false;
     }
-}
-
-/// Logs the error, and pauses before the next attempt.
-pub(super) async fn pause(error: &StoreError) {
-    error!(%error, "a subscription request waits for the store; trying again in 1 s");
+    error!(%error, "a subscription request or a denial waits for the store; trying again in 1 s");
     sleep(RETRY_AFTER).await;
+    true
 }

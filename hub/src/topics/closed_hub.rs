@@ -9,19 +9,17 @@ use async_trait::async_trait;
 use http::StatusCode;
 use lru::LruCache;
 use resync_common::locks::lock;
-use resync_core::websub::TopicUrl;
+use resync_core::websub::{TopicUrl, is_same_hub};
 use tracing::debug;
 
 use super::discover::discover_in;
 use super::policy::{TopicPolicy, Verdict};
-use super::topic_client::{FetchError, Fetched, TopicClient};
-use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
+use super::topic_client::{FetchError, Fetched, SLOW, TOTAL, TopicClient};
+use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit};
 use crate::config::Prefixes;
 use crate::egress::{EgressError, Unlimited};
 
-/// Topics looked at at once: in all, on slow networks, on one network and for one client.
-const TOTAL: Limit = Limit { total: 32, strangers: 24 };
-const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+/// Topics looked at at once on one network and for one client.
 const ON_ONE_NETWORK: Limit = Limit { total: 4, strangers: 2 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 4, strangers: 2 };
 /// How long a verdict is repeated to strangers.
@@ -75,7 +73,7 @@ impl RecentVerdicts {
     fn get(&self, topic: &TopicUrl, client: Client) -> Option<Verdict> {
         let verdicts = lock(&self.verdicts);
         let (verdict, since) = verdicts.peek(&self.hasher.hash_one(topic.key()))?;
-        (client.class == ClientClass::Stranger && since.elapsed() < REMEMBER).then(|| verdict.clone())
+        (!client.is_trusted() && since.elapsed() < REMEMBER).then(|| verdict.clone())
     }
 }
 
@@ -122,8 +120,7 @@ impl ClosedHub {
             Ok(found) => found,
             Err(oversized) => return Verdict::Refused(oversized.to_string()),
         };
-        let same = |named: &String| named.trim_end_matches('/') == self.hub_url.trim_end_matches('/');
-        if !found.hubs.iter().any(same) {
+        if !found.hubs.iter().any(|named| is_same_hub(named, &self.hub_url)) {
             return Verdict::Refused(format!(
                 "the topic does not name this hub: it has no link with rel=\"hub\" to {}",
                 self.hub_url

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use resync_core::websub::TopicUrl;
 
-use crate::concurrency::{Client, ClientClass};
+use crate::concurrency::Client;
 use crate::config::Rate;
 use crate::live_hubs::LiveHubs;
 use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, RateLimiter, site};
@@ -77,7 +77,7 @@ impl FanOutLimit {
         weight: u64,
         clients: &[Client],
     ) -> Result<u64, StoreError> {
-        if is_known(clients) {
+        if clients.iter().any(Client::is_trusted) {
             return Ok(0);
         }
         // All that the store has, whoever delivers to them; those that have just expired may be among them.
@@ -101,7 +101,7 @@ impl Debts {
     }
 
     fn admit(&self, topic: &TopicUrl, clients: &[Client], now: Instant) -> Result<(), Duration> {
-        if is_known(clients) {
+        if clients.iter().any(Client::is_trusted) {
             return Ok(());
         }
         self.topics.admit_weighted(topic.key(), 0, now)?;
@@ -127,10 +127,6 @@ impl Debts {
     }
 }
 
-fn is_known(clients: &[Client]) -> bool {
-    clients.iter().any(|client| client.class == ClientClass::Trusted)
-}
-
 fn per_minute(bytes: u64) -> Rate {
     let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).max(1);
     Rate { per_second: f64::from(units) / 60.0, burst: units }
@@ -139,6 +135,7 @@ fn per_minute(bytes: u64) -> Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::concurrency::ClientClass;
 
     const KIB: u64 = 1_024;
     const MINUTE: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
-//! Pings: a publisher says that a topic changed, and the hub fetches the topic itself (W-132, C-04, C-05).
+//! Fetches topics that were pinged (W-132, C-04, C-05).
 //!
-//! A ping is durable before it is acknowledged, and forgotten only after the topic was fetched or given up. All pings that come
-//! while the topic is being fetched share one more fetch.
+//! A ping is forgotten only after its topic was fetched or given up. All pings that come while the topic is being fetched share one
+//! more fetch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
@@ -19,30 +19,27 @@ use resync_core::media_type::is_generic_xml;
 use resync_core::websub::TopicUrl;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::budget::BodyBudget;
 use super::discover::{discover_in, notification_links};
 use super::fan_out::FanOutLimit;
+use super::fetch_failure::{FetchFailure, PingOutcome, Retries};
 use super::intake::{self, Refused};
 use super::length_limits::{Oversized, check_content_type};
 use super::log_shares::LogShares;
+use super::pings::AcceptedPing;
 use super::single_flight::SingleFlight;
-use super::topic_client::{FetchError, Fetched, TopicClient};
-use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, Permit, SlowLimit};
-use crate::egress::{EgressError, RedirectError};
+use super::topic_client::{FetchError, Fetched, SLOW, TOTAL, TopicClient};
+use crate::concurrency::{Client, ConcurrencyLimits, Limit, Limiter, Permit};
 use crate::store::{
-    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingClient, PingId, Shard,
-    Store, StoreError, Topic, Validators,
+    Accepted, ContentKind, NewNotification, Notification, Offset, Payer, Ping, PingId, Shard, Store,
+    StoreError, Topic, Validators,
 };
-use crate::telemetry::{OpenSpan, SpanKind, TraceContext, Tracer};
+use crate::telemetry::{OpenSpan, SpanKind, Tracer};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
-/// Fetches at once: in all, on slow networks, on one network and for one client. A slow network, or one with many names, should
-/// not slow down others.
-const TOTAL: Limit = Limit { total: 32, strangers: 24 };
-const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
+/// Fetches at once on one network and for one client.
 const ON_ONE_NETWORK: Limit = Limit { total: 8, strangers: 6 };
 const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
 /// Lookups of topics' hosts at once; those of one host and of one client have the limits of fetches. Each lookup takes sockets, and a
@@ -50,100 +47,8 @@ const FOR_ONE_CLIENT: Limit = Limit { total: 16, strangers: 6 };
 const LOOKUPS: Limit = Limit { total: 256, strangers: 192 };
 /// A lookup that takes longer is slow. A query that got lost is repeated after two seconds, and that is nobody's fault.
 const SLOW_LOOKUP: Duration = Duration::from_millis(2_500);
-/// Pauses before a failed fetch is repeated. After the last one the ping is given up; if the store failed, it is kept for the
-/// shard's next owner. A shortage of the hub's own is waited for with the longest pause, without end: the ping was acknowledged.
-const RETRY_AFTER: [Duration; 3] =
-    [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(300)];
-
 /// The shortest pause before somebody sees whether the host of a redirect may be asked: any number of topics may wait for it.
 const REDIRECT_PAUSE: Duration = Duration::from_secs(1);
-
-/// Pings of one request that are accepted at once.
-const ACCEPTED_AT_ONCE: usize = 128;
-
-/// Accepts pings, and hands those of this hub's shards over to be fetched.
-#[derive(Clone, Debug)]
-pub struct Pings {
-    store: Arc<dyn Store>,
-    fetcher: JobQueues<AcceptedPing>,
-}
-
-/// A ping that waits for its fetch.
-#[derive(Clone, Debug)]
-pub struct AcceptedPing {
-    ping: Ping,
-    client: Client,
-}
-
-impl AcceptedPing {
-    /// What the store keeps of a client: as much as limits count it by, also at another hub.
-    fn kept(client: Client) -> PingClient {
-        PingClient { network: client.network, is_trusted: client.class == ClientClass::Trusted }
-    }
-
-    /// A ping that another hub has accepted, or that waited in a shard that was taken over.
-    fn recovered(ping: Ping) -> Self {
-        let PingClient { network, is_trusted } = ping.client;
-        let class = if is_trusted { ClientClass::Trusted } else { ClientClass::Stranger };
-        Self { ping, client: Client { network, class } }
-    }
-}
-
-impl Pings {
-    /// `fetcher` gets each ping of this hub's shards once it is durable.
-    pub fn new(store: Arc<dyn Store>, fetcher: JobQueues<AcceptedPing>) -> Self {
-        Self { store, fetcher }
-    }
-
-    /// Which of these topics the hub fetches after a ping: not those that nobody ever subscribed to (C-04).
-    ///
-    /// # Errors
-    /// [`StoreError`]
-    pub async fn fetched(&self, topics: Vec<TopicUrl>) -> Result<Vec<TopicUrl>, StoreError> {
-        let mut fetched = Vec::new();
-        for topic in topics {
-            if self.store.topic(&topic).await?.is_some() {
-                fetched.push(topic);
-            } else {
-                debug!(topic = topic.as_str(), "ping for a topic without subscriptions");
-            }
-        }
-        Ok(fetched)
-    }
-
-    /// Accepts pings of topics that are to be fetched, many at once, so that they share the store's syncs.
-    ///
-    /// # Errors
-    /// [`StoreError`] where one was not accepted; the others may have been.
-    pub async fn accept_all(
-        &self,
-        topics: Vec<TopicUrl>,
-        client: Client,
-        trace: Option<TraceContext>,
-    ) -> Result<(), StoreError> {
-        for some in topics.chunks(ACCEPTED_AT_ONCE) {
-            let accepting = some.iter().map(|topic| self.accept(topic.clone(), client, trace));
-            join_all(accepting).await.into_iter().collect::<Result<(), _>>()?;
-        }
-        Ok(())
-    }
-
-    /// Accepts a ping of a topic that is to be fetched, in this trace. When this returns, a crash no longer loses it.
-    ///
-    /// # Errors
-    /// [`StoreError`], which leaves nothing behind.
-    pub async fn accept(
-        &self,
-        topic: TopicUrl,
-        client: Client,
-        trace: Option<TraceContext>,
-    ) -> Result<(), StoreError> {
-        let ping = self.store.put_ping(topic, trace, AcceptedPing::kept(client)).await?;
-        let shard = Shard::that_fetches(&ping.topic, self.store.shards());
-        self.fetcher.send(shard, AcceptedPing { ping, client });
-        Ok(())
-    }
-}
 
 /// Fetches pinged topics.
 #[derive(Clone, Debug)]
@@ -158,94 +63,6 @@ pub struct Fetcher {
     limiter: Limiter,
     fan_out: FanOutLimit,
     tracer: Tracer,
-}
-
-/// Why a topic was not fetched.
-#[derive(Debug, thiserror::Error)]
-enum FetchFailure {
-    #[error(transparent)]
-    Topic(#[from] FetchError),
-    #[error(transparent)]
-    Oversized(#[from] Oversized),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl FetchFailure {
-    /// The topic's content, links, content type or redirect are too long, or it is compressed unasked. That lasts until its owner
-    /// changes it.
-    fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Oversized(_)
-                | Self::Topic(
-                    FetchError::Redirect(RedirectError::TooLong { .. })
-                        | FetchError::Egress(EgressError::TooLarge(_) | EgressError::Compressed)
-                )
-        )
-    }
-
-    /// The hub lacks something; the topic is not to blame.
-    fn is_shortage(&self) -> bool {
-        use StoreError::{Away, Busy, Closed, EarlierPoint, Full, NotDurable, Read, Unknown, Write};
-        matches!(
-            self,
-            Self::Store(
-                Full { .. }
-                    | Busy
-                    | Write(_)
-                    | Read(_)
-                    | Closed
-                    | Away(_)
-                    | Unknown(_)
-                    | NotDurable(_)
-                    | EarlierPoint
-            ) | Self::Topic(FetchError::Egress(EgressError::NoFileDescriptors | EgressError::BodyMemoryFull))
-        )
-    }
-}
-
-/// What becomes of a ping after its last try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PingOutcome {
-    /// It is forgotten.
-    Done,
-    /// It stays in the store for the shard's next owner: the store may work again then.
-    Keep,
-}
-
-impl From<&FetchFailure> for PingOutcome {
-    fn from(error: &FetchFailure) -> Self {
-        match error {
-            FetchFailure::Store(_) => Self::Keep,
-            FetchFailure::Topic(_) | FetchFailure::Oversized(_) => Self::Done,
-        }
-    }
-}
-
-/// How often a fetch failed, and how often because the hub lacked something.
-#[derive(Debug, Default)]
-struct Retries {
-    failures: usize,
-    shortages: usize,
-}
-
-impl Retries {
-    /// The pause after this failure; `None`: the ping is given up.
-    fn after(&mut self, error: &FetchFailure) -> Option<Duration> {
-        if error.is_refusal() {
-            return None;
-        }
-        let [.., longest] = RETRY_AFTER;
-        let (count, beyond) = if error.is_shortage() {
-            (&mut self.shortages, Some(longest))
-        } else {
-            (&mut self.failures, None)
-        };
-        let pause = RETRY_AFTER.get(*count).copied().or(beyond);
-        *count += 1;
-        pause
-    }
 }
 
 impl Fetcher {
@@ -309,7 +126,7 @@ impl Fetcher {
                     wait = owed.as_secs(),
                     "ping waits: [limits] ping_fan_out is used up"
                 );
-                if self.is_pinged_within(owed, ping, clients).await {
+                if self.flights.is_pinged_within(owed, ping, clients).await {
                     return PingOutcome::Done;
                 }
             }
@@ -341,7 +158,7 @@ impl Fetcher {
                 return left;
             };
             warn!(topic = topic.as_str(), %error, retry_in = pause.as_secs(), "topic not fetched");
-            if self.is_pinged_within(pause, ping, clients).await {
+            if self.flights.is_pinged_within(pause, ping, clients).await {
                 debug!(topic = topic.as_str(), "pinged again: fetched at once");
                 return PingOutcome::Done;
             }
@@ -365,7 +182,7 @@ impl Fetcher {
         );
         loop {
             let pause = jittered(wait.max(REDIRECT_PAUSE));
-            if self.is_pinged_within(pause, ping, clients).await {
+            if self.flights.is_pinged_within(pause, ping, clients).await {
                 return false;
             }
             match self.client.admit_redirect(host, clients) {
@@ -373,15 +190,6 @@ impl Fetcher {
                 Err(longer) => wait = longer,
             }
         }
-    }
-
-    /// Whether the topic is pinged again within this pause. Then the next round is for these clients too.
-    async fn is_pinged_within(&self, pause: Duration, ping: &Ping, clients: &[Client]) -> bool {
-        let is_pinged = timeout(pause, self.flights.until_newer(ping)).await.is_ok();
-        if is_pinged {
-            self.flights.rejoin(ping, clients);
-        }
-        is_pinged
     }
 
     /// A permit to fetch the topic.
@@ -440,9 +248,9 @@ impl Fetcher {
         };
         let posted = self.held(&known, known.posted).await?;
         let now = fetched.validators();
-        if self.is_unchanged(&known, (validators.as_ref(), &now), posted.as_deref(), &fetched).await? {
+        if self.is_unchanged(&known, known_as, &now, posted.as_deref(), &fetched).await? {
             debug!(topic = topic.as_str(), "topic fetched: same content");
-            if validators.as_ref() != Some(&now) {
+            if known_as != Some(&now) {
                 self.store.put_validators(known.id, known.latest, now).await?;
             }
             return Ok(());
@@ -451,7 +259,20 @@ impl Fetcher {
             warn!(topic = topic.as_str(), %refused, "topic fetched, but not sent: its Source posts ResourceSync notifications, and this is none");
             return Ok(());
         }
-        let payer = self.log.payer(&known, clients, fetched.from);
+        self.append(&known, fetched, now, clients, span).await
+    }
+
+    /// Appends new content to the log, unless it is too large for that.
+    async fn append(
+        &self,
+        known: &Topic,
+        fetched: Fetched,
+        now: Validators,
+        clients: &[Client],
+        span: &mut OpenSpan,
+    ) -> Result<(), FetchFailure> {
+        let topic = &known.url;
+        let payer = self.log.payer(known, clients, fetched.from);
         let found = self.notification(topic, fetched, now).await?;
         let new = NewNotification { trace: span.context(), payer, ..found };
         let bytes = new.weight();
@@ -481,7 +302,8 @@ impl Fetcher {
     async fn is_unchanged(
         &self,
         topic: &Topic,
-        (before, now): (Option<&Validators>, &Validators),
+        before: Option<&Validators>,
+        now: &Validators,
         posted: Option<&Notification>,
         fetched: &Fetched,
     ) -> Result<bool, StoreError> {
@@ -609,105 +431,21 @@ mod tests {
     use std::iter;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use http::StatusCode;
-    use prometheus_client::encoding::text::encode;
-    use prometheus_client::registry::Registry;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, UdpSocket};
     use tokio::sync::watch;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::concurrency::ClientClass;
     use crate::config::PublishPolicy;
     use crate::egress::{EgressClient, Guard, TlsRoots};
-    use crate::meters::Meters as _;
     use crate::rate_limiter::SharedRateLimiter;
-    use crate::store::{self, Engine, Keyring};
+    use crate::store::{self, Engine, Keyring, PingClient};
     use crate::topics::{Authority, RedirectLimit};
 
     /// How long a test waits for what must come.
     const PATIENCE: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn a_ping_is_never_given_up_for_what_the_hub_itself_lacks() {
-        let shortages = [
-            FetchFailure::Store(StoreError::Full { free: 1, reserve: 2 }),
-            FetchFailure::Store(StoreError::Busy),
-            FetchFailure::Store(StoreError::Write("no space is left".to_owned())),
-            FetchFailure::Store(StoreError::Read("input/output error".to_owned())),
-            FetchFailure::Store(StoreError::Closed),
-            FetchFailure::Topic(FetchError::Egress(EgressError::NoFileDescriptors)),
-            FetchFailure::Topic(FetchError::Egress(EgressError::BodyMemoryFull)),
-        ];
-        for error in shortages {
-            let mut retries = Retries::default();
-            let pauses: Vec<_> = (0..1_000).map(|_| retries.after(&error)).collect();
-            assert_eq!(pauses[..3], RETRY_AFTER.map(Some), "{error}");
-            assert!(pauses[3..].iter().all(|pause| *pause == Some(RETRY_AFTER[2])), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_damaged_record_is_met_no_more_than_three_times_more_and_the_ping_stays_for_a_mended_store() {
-        let damaged =
-            FetchFailure::Store(StoreError::Damaged { space: "log", reason: "its checksum".to_owned() });
-        let mut retries = Retries::default();
-        let pauses: Vec<_> = (0..4).map(|_| retries.after(&damaged)).collect();
-        assert_eq!(pauses[..3], RETRY_AFTER.map(Some));
-        assert_eq!((pauses[3], PingOutcome::from(&damaged)), (None, PingOutcome::Keep));
-        assert_eq!(PingOutcome::from(&FetchFailure::Topic(FetchError::Redirects)), PingOutcome::Done);
-    }
-
-    #[test]
-    fn a_topic_that_says_too_much_of_itself_is_not_asked_again_until_it_is_pinged_again() {
-        let too_long = RedirectError::TooLong { length: 60_000 };
-        for error in [
-            FetchFailure::Oversized(Oversized::Links),
-            FetchFailure::Topic(FetchError::Redirect(too_long)),
-            FetchFailure::Topic(FetchError::Egress(EgressError::TooLarge(1_024))),
-            FetchFailure::Topic(FetchError::Egress(EgressError::Compressed)),
-        ] {
-            assert_eq!(Retries::default().after(&error), None, "{error}");
-            assert_eq!(PingOutcome::from(&error), PingOutcome::Done);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_ping_that_names_many_topics_shares_syncs_of_the_disk_and_wakes_all_their_fetches() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let (fetcher, mut pinged) = JobQueues::for_test(store.all_shards());
-        let pings = Pings::new(Arc::clone(&store), fetcher);
-        let topics: Vec<TopicUrl> =
-            (0..1_000).map(|number| format!("http://source.example/{number}").parse().unwrap()).collect();
-        let client = Client { network: None, class: ClientClass::Stranger };
-        pings.accept_all(topics.clone(), client, None).await.unwrap();
-        assert_eq!(store.pings(&store.all_shards()).await.unwrap().len(), topics.len());
-        let woken = iter::from_fn(|| pinged.try_recv().ok()).map(|one| one.ping.topic.to_string());
-        assert_eq!(woken.collect::<HashSet<_>>(), topics.iter().map(ToString::to_string).collect());
-        // How many share one is a matter of how long the disk takes.
-        assert!(syncs(&*store) < 500, "{} syncs", syncs(&*store));
-    }
-
-    /// How often the store has synced the disk.
-    fn syncs(store: &dyn Store) -> u64 {
-        let mut registry = Registry::default();
-        store.meters().register(&mut registry);
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
-        let count = text.lines().find_map(|line| line.strip_prefix("log_fsync_seconds_count "));
-        count.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
-    }
-
-    #[test]
-    fn a_topic_that_cannot_be_fetched_is_tried_three_times_more_whatever_the_hub_lacked_meanwhile() {
-        let gone = FetchFailure::Topic(FetchError::Status(StatusCode::NOT_FOUND));
-        let mut retries = Retries::default();
-        for pause in RETRY_AFTER {
-            assert_eq!(retries.after(&gone), Some(pause));
-            assert!(retries.after(&FetchFailure::Store(StoreError::Busy)).is_some());
-        }
-        assert_eq!(retries.after(&gone), None);
-    }
 
     fn stranger(last: u8) -> Client {
         Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger }
@@ -768,17 +506,6 @@ mod tests {
         note_slowness(&lookups.acquire(stranger(1), "silent.example").await, 2 * SLOW_LOOKUP);
         assert!(is_slow(1, "new.example").await && is_slow(2, "silent.example").await);
         assert!(!is_slow(2, "new.example").await, "nobody else is");
-    }
-
-    #[test]
-    fn who_takes_a_ping_over_counts_it_for_the_network_that_sent_it() {
-        let topic: TopicUrl = "http://source.example/t".parse().unwrap();
-        for class in [ClientClass::Stranger, ClientClass::Trusted] {
-            let client = Client { network: Some([0x2001_u16, 0xdb8, 1, 2, 0, 0, 0, 0].into()), class };
-            let ping =
-                Ping { id: PingId(1), topic: topic.clone(), trace: None, client: AcceptedPing::kept(client) };
-            assert_eq!(AcceptedPing::recovered(ping).client, client);
-        }
     }
 
     /// A host that sends everybody to this one, and counts how often.

@@ -235,19 +235,18 @@ fn check(announced: PostHeader, body: Bytes, received_at: DateTime) -> Result<Ne
     }
     let interval =
         if is_generic_xml(&content_type) { check_xml(&body, links.resourcesync.is_some())? } else { None };
-    let (kind, trace) = (ContentKind::Posted, None);
     Ok(NewNotification {
         topic,
         content_type,
         links,
         body,
-        kind,
+        kind: ContentKind::Posted,
         payer: Payer::Publishers,
         idempotency_key,
         interval,
         validators: None,
         received_at,
-        trace,
+        trace: None,
     })
 }
 

@@ -7,7 +7,7 @@ use resync_common::words::Size;
 use tracing::warn;
 
 use super::authority::Authority;
-use crate::concurrency::{Client, ClientClass};
+use crate::concurrency::Client;
 use crate::egress;
 use crate::store::{Payer, Shares, Store, StoreError, Topic};
 
@@ -48,7 +48,7 @@ impl LogShares {
     /// removed before all subscribers have it. The first new content that is posted, or pinged with a token, moves the whole topic to
     /// the publishers' share, and no ping of a stranger moves it back. Content that was there before moves nothing.
     pub(super) fn payer(&self, topic: &Topic, clients: &[Client], from: IpAddr) -> Payer {
-        let with_token = || clients.iter().any(|client| client.class == ClientClass::Trusted);
+        let with_token = || clients.iter().any(Client::is_trusted);
         if topic.posted.0 > 0 || (with_token() && self.authority.has_token_for(&topic.url)) {
             Payer::Publishers
         } else {
@@ -89,6 +89,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::concurrency::ClientClass;
     use crate::config::PublishPolicy;
     use crate::store::{self, Engine, Files, Keyring, Offset, TopicId};
     use crate::topics::Tokens;

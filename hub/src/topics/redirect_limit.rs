@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::concurrency::{Client, ClientClass};
+use crate::concurrency::Client;
 use crate::rate_limiter::SharedRateLimiter;
 
 /// What redirects of topics use up: the same as pings of topics on the hosts they lead to. Clones share it.
@@ -22,7 +22,7 @@ impl RedirectLimit {
     /// # Errors
     /// How long to wait.
     pub(crate) fn admit(&self, host: &str, clients: &[Client], now: Instant) -> Result<(), Duration> {
-        if clients.iter().any(|client| client.class == ClientClass::Trusted) {
+        if clients.iter().any(Client::is_trusted) {
             return Ok(());
         }
         let mut shortest = None;
@@ -37,6 +37,7 @@ impl RedirectLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::concurrency::ClientClass;
 
     fn stranger(last: u8) -> Client {
         Client { network: Some([192, 0, 2, last].into()), class: ClientClass::Stranger }

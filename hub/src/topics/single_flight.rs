@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use resync_common::locks::lock;
 use resync_core::websub::TopicUrl;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::error;
 
-use crate::concurrency::{Client, ClientClass};
+use crate::concurrency::Client;
 use crate::store::{Ping, PingId};
 use crate::telemetry::TraceContext;
 
@@ -36,10 +38,8 @@ struct Flight {
 
 impl Flight {
     fn join(&mut self, client: Client) {
-        let strangers = || self.clients.iter().filter(|client| client.class == ClientClass::Stranger).count();
-        if !self.clients.contains(&client)
-            && (client.class == ClientClass::Trusted || strangers() < STRANGERS)
-        {
+        let strangers = || self.clients.iter().filter(|client| !client.is_trusted()).count();
+        if !self.clients.contains(&client) && (client.is_trusted() || strangers() < STRANGERS) {
             self.clients.push(client);
         }
     }
@@ -86,8 +86,24 @@ impl SingleFlight {
         }
     }
 
+    /// Whether the topic is pinged again within this pause. Then the next round is for these clients too.
+    pub(super) async fn is_pinged_within(&self, pause: Duration, ping: &Ping, clients: &[Client]) -> bool {
+        let is_pinged = timeout(pause, self.until_newer(ping)).await.is_ok();
+        if is_pinged {
+            self.rejoin(ping, clients);
+        }
+        is_pinged
+    }
+
+    /// Waits until more than so many clients pinged the same topic since the round began, and returns the others.
+    pub(super) async fn until_joined(&self, ping: &Ping, than: usize) -> Vec<Client> {
+        let more =
+            |flight: &Flight| Some(flight.clients.get(than..)?.to_vec()).filter(|more| !more.is_empty());
+        self.until(ping, more).await.unwrap_or_default()
+    }
+
     /// Adds the clients of this round to the next: it ends for a newer ping before the topic was fetched.
-    pub(super) fn rejoin(&self, ping: &Ping, clients: &[Client]) {
+    fn rejoin(&self, ping: &Ping, clients: &[Client]) {
         if let Some(flight) = self.under_way().get_mut(&ping.topic) {
             flight.trace = flight.trace.or(ping.trace);
             for client in clients {
@@ -97,15 +113,8 @@ impl SingleFlight {
     }
 
     /// Waits for another ping of the same topic.
-    pub(super) async fn until_newer(&self, ping: &Ping) {
+    async fn until_newer(&self, ping: &Ping) {
         self.until(ping, |flight| (flight.id != ping.id).then_some(())).await;
-    }
-
-    /// Waits until more than so many clients pinged the same topic since the round began, and returns the others.
-    pub(super) async fn until_joined(&self, ping: &Ping, than: usize) -> Vec<Client> {
-        let more =
-            |flight: &Flight| Some(flight.clients.get(than..)?.to_vec()).filter(|more| !more.is_empty());
-        self.until(ping, more).await.unwrap_or_default()
     }
 
     /// Waits until `find` finds something; `None` when the topic is no longer fetched.
@@ -157,6 +166,7 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
+    use crate::concurrency::ClientClass;
     use crate::store::PingClient;
 
     /// Whether a task was woken.

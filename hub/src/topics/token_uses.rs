@@ -69,10 +69,54 @@ impl TokenUses {
         });
         if let Err(error) = written {
             warn!(%error, place = %self.registry.place(Document::TokenUses), "last uses of tokens not saved");
+            self.put_back(since);
         }
+    }
+
+    /// These were not saved. What was used again since stays as it is.
+    fn put_back(&self, unsaved: BTreeMap<String, DateTime>) {
+        let mut since = self.since();
+        let newer = std::mem::replace(&mut *since, unsaved);
+        since.extend(newer);
     }
 
     fn since(&self) -> MutexGuard<'_, BTreeMap<String, DateTime>> {
         lock(&self.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::store::Files;
+
+    #[test]
+    fn uses_that_could_not_be_saved_are_saved_later_unless_there_are_newer_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let files: Arc<dyn Registry> = Arc::new(Files::in_folder(folder.path()));
+        for name in ["library", "museum"] {
+            Tokens::add(&*files, name, vec!["http://source.example/".to_owned()]).unwrap();
+        }
+        let tokens = TokenUses::new(Arc::clone(&files));
+        let saved = || uses(files.read(Document::TokenUses).unwrap());
+        let [first, second] = [1, 2].map(|second| DateTime::from_unix_millis(second * 1_000).unwrap());
+
+        let place = files.place(Document::TokenUses);
+        fs::create_dir(&place).unwrap();
+        tokens.note("library", first);
+        tokens.note("museum", first);
+        tokens.write();
+        fs::remove_dir(&place).unwrap();
+        assert!(saved().is_empty());
+        tokens.note("museum", second);
+        tokens.write();
+        assert_eq!((&saved()["library"], &saved()["museum"]), (&first.to_string(), &second.to_string()));
+
+        tokens.note("library", second);
+        tokens.put_back(BTreeMap::from([("library".to_owned(), first)]));
+        tokens.write();
+        assert_eq!(saved()["library"], second.to_string());
     }
 }

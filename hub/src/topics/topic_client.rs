@@ -14,9 +14,14 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::redirect_limit::RedirectLimit;
-use crate::concurrency::{Client, Permit};
+use crate::concurrency::{Client, Limit, Permit, SlowLimit};
 use crate::egress::{self, Answer, BodyMemory, EgressClient, EgressError, ReadLimit, RedirectError};
 use crate::store::Validators;
+
+/// Topics that each user of a [`TopicClient`] asks at once: in all and on slow networks. A slow network, or one with many names, should
+/// not slow down others.
+pub(super) const TOTAL: Limit = Limit { total: 32, strangers: 24 };
+pub(super) const SLOW: SlowLimit = SlowLimit { trusted: 6, strangers: 8 };
 
 /// Redirects that are followed. The address guard judges each.
 const REDIRECTS: u32 = 5;
@@ -220,7 +225,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::concurrency::{ClientClass, ConcurrencyLimits, Limit, Limiter, SlowLimit};
+    use crate::concurrency::{ClientClass, ConcurrencyLimits, Limiter};
     use crate::egress::{Guard, Unlimited};
     use crate::rate_limiter::SharedRateLimiter;
 

@@ -23,6 +23,7 @@ use resync_core::{
     datetime::DateTime,
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
+    websub::is_same_hub,
 };
 use resync_publisher::{
     BaseUrl, Error, HubUrl, Settings, UrlError,
@@ -368,8 +369,7 @@ impl BuildArgs {
 
 /// Without the hubs that are named, be it with or without the final slash.
 fn without(mut hubs: Vec<HubUrl>, named: &[HubUrl]) -> Vec<HubUrl> {
-    let without_slash = |hub: &HubUrl| hub.as_str().trim_end_matches('/').to_owned();
-    hubs.retain(|hub| !named.iter().any(|named| without_slash(named) == without_slash(hub)));
+    hubs.retain(|hub| !named.iter().any(|named| is_same_hub(named.as_str(), hub.as_str())));
     hubs
 }
 

@@ -97,6 +97,18 @@ pub fn embedded_links(content_type: &str, body: &[u8]) -> LinkHeader {
     }
 }
 
+/// Whether two URLs are those of one hub: also if one has a slash at the end and the other has none.
+///
+/// ```
+/// use resync_core::websub::is_same_hub;
+///
+/// assert!(is_same_hub("https://hub.example/websub/", "https://hub.example/websub"));
+/// assert!(!is_same_hub("https://hub.example/websub/", "https://hub.example/"));
+/// ```
+pub fn is_same_hub(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,6 @@ use bytes::Bytes;
 use http::header::{RETRY_AFTER, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use resync_core::websub::{CallbackUrl, TopicUrl};
-use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
 use super::body::{self, Bodies};
@@ -32,6 +31,7 @@ use super::limits::{Limits, TooMany};
 use super::page_headers::page_headers;
 use super::same_site::is_from_here;
 use super::search_queue::{NotGranted, SearchQueue};
+use super::ticket_query::TicketQuery;
 use crate::admin::{AdminService, Failed, PageId, TestResult, Tested};
 use crate::config::Rate;
 use crate::rate_limiter::{SharedRateLimiter, network};
@@ -113,19 +113,13 @@ async fn ask(State(state): State<SelfService>) -> Response {
     page::login(StatusCode::OK, &state.base, state.overheard, None)
 }
 
-#[derive(Debug, Deserialize)]
-struct Ticket {
-    #[serde(default)]
-    ticket: String,
-}
-
 /// `GET /websub/subscriptions/ID?ticket=…`, or without the ticket during a visit. For others the answer does not show whether the
 /// subscription exists.
 async fn show(
     State(state): State<SelfService>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(id): Path<String>,
-    Query(Ticket { ticket }): Query<Ticket>,
+    Query(TicketQuery { ticket }): Query<TicketQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let id = id.parse::<PageId>();

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::{
-    Place, append, at, callback, named, on_every_engine, posted, secret, subscribe, the, topic, within,
+    Place, append, at, callback, named, on_every_engine, pinged, posted, secret, subscribe, the, topic,
+    within,
 };
 use crate::store::{
-    BESIDE, BackupError, Credentials, Keyring, NewNotification, Offset, Store, StoreError, Topic, verify,
+    BESIDE, BackupError, Credentials, Keyring, NewNotification, Offset, PingClient, Store, StoreError, Topic,
+    verify,
 };
 use crate::trace_context::TraceContext;
 
@@ -70,11 +72,14 @@ async fn what_was_there_before_a_backup_began_is_there_after_a_restore_into_any_
         let new = named(posted(&url, vec![b'x'; number * 20_000]), &number.to_string(), at(1));
         append(&*store, NewNotification { trace: Some(TraceContext::begin()), ..new }).await;
     }
+    let client = PingClient { network: Some([192, 0, 2, 1].into()), is_trusted: true };
+    let ping = store.put_ping(url.clone(), Some(TraceContext::begin()), client).await.unwrap();
     let elsewhere = Elsewhere::than(&place);
     elsewhere.take(&*store).await;
     for into in Place::of_every_engine() {
         elsewhere.whole(&into);
         let restored = into.open().await;
+        assert_eq!(pinged(&*restored).await, std::slice::from_ref(&ping));
         let (kept, of) = (the(&*restored, &url).await, the(&*store, &url).await);
         assert_eq!(
             kept,

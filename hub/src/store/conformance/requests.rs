@@ -18,6 +18,7 @@ on_every_engine!(
     pings_wait_until_they_are_removed,
     a_newer_ping_replaces_the_older_one_of_its_topic,
     a_waiting_trace_is_replaced_by_another_only,
+    whose_a_waiting_ping_is_outlives_the_hub_and_a_stranger_takes_no_trust_from_it,
     requests_are_kept_as_they_came_oldest_first,
     a_newer_request_replaces_the_older_one_of_its_pair_d17,
     removing_a_replaced_request_leaves_the_newer_one,
@@ -55,6 +56,22 @@ async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
         assert_eq!(ping.trace, put);
         store = place.reopen(store).await;
         assert_eq!(pinged(&*store).await, [Ping { trace: kept, ..ping }]);
+    }
+}
+
+async fn whose_a_waiting_ping_is_outlives_the_hub_and_a_stranger_takes_no_trust_from_it(place: Place) {
+    let mut store = place.open().await;
+    let client = |last, is_trusted| PingClient { network: Some([192, 0, 2, last].into()), is_trusted };
+    for (by, kept) in [
+        (client(1, false), client(1, false)),
+        (client(2, true), client(2, true)),
+        (client(3, false), client(2, true)),
+        (client(4, true), client(4, true)),
+    ] {
+        let ping = store.put_ping(topic("t"), None, by).await.unwrap();
+        assert_eq!(ping.client, by);
+        store = place.reopen(store).await;
+        assert_eq!(pinged(&*store).await, [Ping { client: kept, ..ping }]);
     }
 }
 

@@ -375,13 +375,15 @@ impl<'a> Filling<'a> {
             ])
         })
         .await?;
-        self.copy(&PING, |_, Ping { id, topic, trace, .. }: Ping| {
+        self.copy(&PING, |_, Ping { id, topic, trace, client }: Ping| {
             Some(params![
                 topic_key(&topic),
                 shard_number(Shard::that_fetches(&topic, shards)),
                 big(id.0),
                 topic.as_str().to_owned(),
                 trace.map(|trace| trace.to_bytes().to_vec()),
+                client.network,
+                client.is_trusted,
             ])
         })
         .await

@@ -90,9 +90,9 @@ pub(super) const PAIR: Columns<4> = (
     "COPY hub.pair (pair, shard, topic, id) FROM STDIN (FORMAT binary)",
     [Type::BYTEA, Type::INT2, Type::INT8, Type::INT8],
 );
-pub(super) const PING: Columns<5> = (
-    "COPY hub.ping (key, shard, id, topic, trace) FROM STDIN (FORMAT binary)",
-    [Type::BYTEA, Type::INT2, Type::INT8, Type::TEXT, Type::BYTEA],
+pub(super) const PING: Columns<7> = (
+    "COPY hub.ping (key, shard, id, topic, trace, client, is_trusted) FROM STDIN (FORMAT binary)",
+    [Type::BYTEA, Type::INT2, Type::INT8, Type::TEXT, Type::BYTEA, Type::INET, Type::BOOL],
 );
 pub(super) const WATERMARK: Columns<5> = (
     "COPY hub.watermark (shard, topic, done, target, through) FROM STDIN (FORMAT binary)",

@@ -330,7 +330,7 @@ pub struct Ping {
     pub topic: TopicUrl,
     /// Where the fetch belongs in the trace of the ping.
     pub trace: Option<TraceContext>,
-    /// Whose it is, for the hub that fetches the topic. An embedded store does not keep it.
+    /// Whose it is, for the hub that fetches the topic.
     pub client: PingClient,
 }
 

@@ -22,7 +22,7 @@ use crate::egress::{self, EgressError, ReadLimit};
 use crate::store::{Accepted, Denial, DenialId, Shard, Store, StoreError, SubscriptionKey, WaitingDenial};
 use crate::subscriptions::callback_clients::CallbackClients;
 use crate::subscriptions::limits;
-use crate::subscriptions::store_retry::{self, until_readable, until_stored};
+use crate::subscriptions::store_retry::{may_pass, until_stored};
 use crate::subscriptions::wait_queue::{Event, WaitQueue};
 use crate::waiting_work::{JobQueues, JobRunner, WaitingWork};
 
@@ -188,14 +188,7 @@ impl DenialNotifier {
             Ok(Some(denial)) if denial.id == id => denial,
             // A newer one of the pair comes in like any other.
             Ok(_) => return Next::Done,
-            Err(error @ StoreError::Damaged { .. }) => {
-                unreadable(&error);
-                return Next::Done;
-            }
-            Err(error) => {
-                store_retry::pause(&error).await;
-                return Next::Unread;
-            }
+            Err(error) => return if may_pass(&error).await { Next::Unread } else { Next::Done },
         };
         let from = self.origin(&denial, None);
         // The denial of a request counts with what waits, as with the owner before. There are no more of those left than may wait,
@@ -208,11 +201,14 @@ impl DenialNotifier {
 
     /// Notifies the callback, unless a newer denial of the same pair will.
     async fn notify(&self, id: DenialId, key: SubscriptionKey, failures: u8, permit: Permit) -> Next {
-        let newest = until_readable(|| self.store.denial(key)).await.inspect_err(unreadable).ok().flatten();
+        let newest = until_stored(|| self.store.denial(key)).await.flatten();
         let Some(denial) = newest.filter(|denial| denial.id == id) else { return Next::Done };
         let find = || self.store.find_subscription(&denial.topic, &denial.callback);
+        let Some(is_in_force) = until_stored(find).await.map(|found| found.is_some()) else {
+            return Next::Done;
+        };
         // A callback that was subscribed anew since must not learn that it was denied.
-        if until_stored(find).await.is_none() {
+        if !is_in_force {
             let retries = if denial.ended.is_some() { RETRY_AFTER.len() } else { RETRIES_IF_NEVER_CONFIRMED };
             match self.send(&denial).await {
                 Ok(()) => {}
@@ -297,10 +293,6 @@ impl JobRunner for DenialNotifier {
 /// What ends a subscription need not wait behind what never was one.
 fn class(denial: &Denial) -> ClientClass {
     if denial.ended.is_some() { ClientClass::Trusted } else { ClientClass::Stranger }
-}
-
-fn unreadable(error: &StoreError) {
-    tracing::error!(%error, "callback not notified of its denial: the record cannot be read");
 }
 
 /// Why a callback was not notified.

@@ -59,7 +59,7 @@ impl Verification {
                 };
                 let PendingRequest { topic, callback, .. } = request;
                 let denial = NewDenial { topic, callback, reason, scope };
-                until_stored(|| denials.put(denial.clone())).await.map_or(Next::Done, Next::Notify)
+                until_stored(|| denials.put(denial.clone())).await.flatten().map_or(Next::Done, Next::Notify)
             }
             Reply::Refused(why) | Reply::Unreachable(why) => {
                 self.breaker.failed(who.client, &request.callback, Instant::now());
@@ -114,13 +114,14 @@ impl Verification {
             until_stored(|| self.store.deactivate(verified.clone())).await
         };
         match (activation, lease) {
-            (Activation::Done, Some(lease)) => {
+            (Some(Activation::Done), Some(lease)) => {
                 info!(topic, origin, lease = lease.as_secs(), "subscription in force");
             }
-            (Activation::Done, None) => info!(topic, origin, "subscription ended on request"),
-            (Activation::Superseded, _) => {
+            (Some(Activation::Done), None) => info!(topic, origin, "subscription ended on request"),
+            (Some(Activation::Superseded), _) => {
                 debug!(topic, origin, "request replaced by a newer one for the same topic and callback");
             }
+            (None, _) => {}
         }
     }
 }

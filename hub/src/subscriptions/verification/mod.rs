@@ -24,7 +24,7 @@ use super::lease::LeasePolicy;
 use super::limits;
 use super::meters::VerificationMeters;
 use super::requests::{Requester, ToVerify};
-use super::store_retry::{self, until_readable};
+use super::store_retry::{may_pass, until_stored};
 use super::wait_queue::{Event, WaitQueue};
 use crate::concurrency::{Limiter, Permit};
 use crate::store::{Accepted, Denial, PendingRequest, RequestId, Shard, Store, StoreError};
@@ -247,16 +247,10 @@ impl Verification {
         if matches!(task.step, Step::Read | Step::Recover) {
             return self.read(id, task, permit).await;
         }
-        let request = match until_readable(|| self.store.request(id)).await {
-            Ok(Some(request)) => request,
-            Ok(None) => {
-                debug!(id = id.0, "request replaced by a newer one for the same topic and callback");
-                return Next::Done;
-            }
-            Err(error) => {
-                unreadable(&error);
-                return Next::Done;
-            }
+        let Some(found) = until_stored(|| self.store.request(id)).await else { return Next::Done };
+        let Some(request) = found else {
+            debug!(id = id.0, "request replaced by a newer one for the same topic and callback");
+            return Next::Done;
         };
         match task.step {
             Step::AskCallback => self.ask_callback(request, task, permit, denials).await,
@@ -269,13 +263,12 @@ impl Verification {
     async fn read(&self, id: RequestId, task: Task, _permit: Permit) -> Next {
         match self.first_step(id, task).await {
             Ok(first) => first,
-            Err(error @ StoreError::Damaged { .. }) => {
-                unreadable(&error);
-                Next::Done
-            }
             Err(error) => {
-                store_retry::pause(&error).await;
-                Next::Unread
+                if may_pass(&error).await {
+                    Next::Unread
+                } else {
+                    Next::Done
+                }
             }
         }
     }
@@ -323,8 +316,4 @@ impl JobRunner for Verifier {
         });
         Ok(requests.map(|id| self.verification.recovered(id)).collect())
     }
-}
-
-fn unreadable(error: &StoreError) {
-    tracing::error!(%error, "request not verified: its record cannot be read");
 }

@@ -92,7 +92,7 @@ impl Verification {
         debug!(topic = topic.as_str(), origin = callback.origin(), reason, "request refused by policy");
         self.meters.ended(Ending::Topic);
         let denial = NewDenial { topic, callback: callback.clone(), reason, scope: DenialScope::Request(id) };
-        match until_stored(|| denials.put(denial.clone())).await {
+        match until_stored(|| denials.put(denial.clone())).await.flatten() {
             Some(denial) => {
                 // Nobody there confirmed anything, so it counts for the circuit breaker like a failed verification.
                 self.breaker.failed(who.client, &callback, Instant::now());

@@ -29,9 +29,7 @@ impl Fetches for Embedded {
         client: PingClient,
     ) -> Result<Ping> {
         let bytes = SMALL + topic.as_str().len();
-        let put =
-            self.writer.run(Kind::Growing, bytes, move |transaction| Ok(transaction.put_ping(topic, trace)));
-        Ok(Ping { client, ..put.await? })
+        self.writer.run(Kind::Growing, bytes, move |t| Ok(t.put_ping(topic, trace, client))).await
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {

@@ -92,14 +92,23 @@ impl Transaction<'_> {
         }
     }
 
-    pub(in super::super) fn put_ping(&mut self, topic: TopicUrl, trace: Option<TraceContext>) -> Ping {
+    pub(in super::super) fn put_ping(
+        &mut self,
+        topic: TopicUrl,
+        trace: Option<TraceContext>,
+        client: PingClient,
+    ) -> Ping {
         let counters = self.counters();
         counters.ping += 1;
-        let ping = Ping { id: PingId(counters.ping), topic, trace, client: PingClient::default() };
-        let key = key::ping(&ping.topic);
+        let ping = Ping { id: PingId(counters.ping), topic, trace, client };
+        let (key, mut kept) = (key::ping(&ping.topic), ping.clone());
         // One that is damaged is replaced like any other.
-        let waiting = || self.get::<Ping>(&key).ok().flatten()?.trace;
-        let kept = Ping { trace: trace.or_else(waiting), ..ping.clone() };
+        if let Ok(Some(waiting)) = self.get::<Ping>(&key) {
+            kept.trace = trace.or(waiting.trace);
+            if waiting.client.is_trusted && !client.is_trusted {
+                kept.client = waiting.client;
+            }
+        }
         self.put(key, &kept);
         ping
     }

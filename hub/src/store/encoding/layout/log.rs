@@ -174,23 +174,8 @@ pub(in crate::store) struct Part(pub(in crate::store) Bytes);
 
 record!(Bodies: Part { 0 });
 
-impl Record for Ping {
-    const SPACE: Space = Space::Pings;
-}
-
-/// Without its client: nobody but the only hub takes it up, after a restart.
-impl Fields for Ping {
-    fn encode(&self, out: &mut Encoder) {
-        Fields::encode(&self.id, out);
-        Fields::encode(&self.topic, out);
-        Fields::encode(&self.trace, out);
-    }
-
-    fn decode(fields: &mut Decoder) -> Decoded<Self> {
-        let (id, topic, trace) = (Fields::decode(fields)?, Fields::decode(fields)?, Fields::decode(fields)?);
-        Ok(Self { id, topic, trace, client: PingClient::default() })
-    }
-}
+record!(Pings: Ping { id, topic, client, trace });
+fields!(PingClient { network, is_trusted });
 
 record!(Chains: Chain { offset, until, broken, breaks });
 fields!(ChainBreak { offset, ended, started });

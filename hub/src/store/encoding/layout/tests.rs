@@ -185,7 +185,8 @@ proptest! {
         comes_back(&watermark);
         comes_back(&topic);
         comes_back(&Ping {
-            id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace, client: PingClient::default(),
+            id: PingId(address.1), topic: topic.topic.url.clone(), trace: log_record.trace,
+            client: PingClient { network: request.client, is_trusted: address.0 % 2 == 0 },
         });
         comes_back(&Epoch(address.1));
         let jump = ClockJump { length: Duration::from_secs(address.1), up_since: Duration::from_millis(address.2) };
@@ -267,6 +268,7 @@ proptest! {
         let _ = Chain::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Uptime::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = StoredValidators::decode(&mut Decoder::over(bytes.clone(), &keys));
+        let _ = Ping::decode(&mut Decoder::over(bytes.clone(), &keys));
         let _ = Foundation::decode(&mut Decoder::over(bytes, &keys));
     }
 }
