@@ -320,14 +320,15 @@ impl Keeper {
                     );
                 }
                 let is_new = self.handled.iter().any(|one| one.runs == 0);
-                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
+                let retry_may_help = report.retry_may_help || report.awaited.is_some();
+                let retry_after = retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
                 // A baseline would compare every file again for the few that failed.
                 let is_baseline = report.retry_may_help && !report.is_remembered;
                 let depth = if is_baseline { self.running_depth } else { Depth::Changes };
                 if let Some(pause) = self.retry_schedule.after(Remaining { is_new, retry_after, has_gap }) {
                     self.schedule(depth, pause);
                 }
-                self.handled(report.retry_may_help).await;
+                self.handled(retry_may_help).await;
                 self.versions.begin(&self.copy);
                 self.unsaved.report = Some(report.clone());
                 self.save().await;
@@ -357,8 +358,8 @@ impl Keeper {
         !self.chain_at_start.has_gap()
     }
 
-    /// Marks handled notifications as done, or passes them to the hook. After temporary failures they wait for further
-    /// synchronisations, up to a limit.
+    /// Marks handled notifications as done, or passes them to the hook. After temporary failures, or if the Change List lags behind,
+    /// they wait for further synchronisations, up to a limit.
     async fn handled(&mut self, retry_may_help: bool) {
         let mut done = Vec::new();
         for waiting in std::mem::take(&mut self.handled) {

@@ -65,7 +65,7 @@ impl<'s> Run<'s> {
         let staging = Staging::Copy(Arc::clone(&folder));
         let mut lists = Lists::new(client, offer, target, options, staging)?;
         lists.notified = saved.as_ref().map(|saved| saved.notified.clone()).unwrap_or_default();
-        lists.new_changes = lists.notified.take(notified);
+        lists.take_new(notified);
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
         Ok(Self { target, options, lists, dump, scope, source, folder, saved, earlier })
