@@ -21,7 +21,7 @@ use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
 use crate::state::StateError;
-use crate::subscribe::{Subscriber, keep_channels};
+use crate::subscribe::{Lease, Subscriber, keep_channels};
 use crate::sync::{Depth, Report, SyncError, blocking};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
@@ -131,9 +131,9 @@ impl Keeper {
     pub(super) async fn run(mut self, mut deliveries: Deliveries) -> Result<(), ListenError> {
         let subscriber = self.subscriber.clone();
         let (granted, mut leases) = mpsc::unbounded_channel();
-        let keep = keep_channels(&subscriber, self.channels.subscribe(), move |topic, until| {
+        let keep = keep_channels(&subscriber, self.channels.subscribe(), move |topic, lease| {
             // The receiver lives as long as this loop.
-            let _ = granted.send((topic.clone(), until));
+            let _ = granted.send((topic.clone(), lease));
         });
         tokio::pin!(keep);
         if self.copy.is_current {
@@ -143,7 +143,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
-                Some((topic, until)) = leases.recv() => self.subscribed(topic, until),
+                Some((topic, lease)) = leases.recv() => self.subscribed(topic, lease),
                 Some(delivery) = deliveries.next(), if self.has_room() => {
                     self.take(delivery).await;
                 }
@@ -173,9 +173,9 @@ impl Keeper {
 
     /// Changes during a time without a lease were not notified, so a new lease needs a synchronisation; a renewal does not. One
     /// synchronisation serves all channels whose leases begin soon.
-    fn subscribed(&mut self, topic: TopicUrl, until: DateTime) {
+    fn subscribed(&mut self, topic: TopicUrl, Lease { until, is_new }: Lease) {
         let (now, before) = (DateTime::now(), self.active_until.insert(topic.as_str().to_owned(), until));
-        if before.is_none_or(|before| before <= now) {
+        if is_new || before.is_none_or(|before| before <= now) {
             let is_active =
                 |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
             let wait = if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_WAIT };
@@ -515,6 +515,21 @@ mod tests {
         still.take(4, "<hello/>").await;
         assert_eq!(still.keeper.due, Some(now), "what number 3 told cannot wait");
         assert!(still.keeper.depth >= Depth::IfOutOfStep);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_after_a_denial_asks_for_a_synchronisation_though_the_denied_one_was_to_last_longer() {
+        let mut still = Still::new().await;
+        let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+        let until = DateTime::from_unix_millis(DateTime::now().unix_millis() + 600_000).unwrap();
+        let mut synchronises = |is_new| {
+            still.keeper.due = None;
+            still.keeper.subscribed(topic.clone(), Lease { until, is_new });
+            still.keeper.due.is_some()
+        };
+        assert!(synchronises(false), "at the start, also if the lease of an earlier run still lasts");
+        assert!(!synchronises(false), "a renewal");
+        assert!(synchronises(true), "after a denial");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::channels::{SharedChannels, keep_at_some_hub};
-use super::{SubscribeError, Subscriber};
+use super::{Lease, SubscribeError, Subscriber};
 use crate::discover::{Channel, DiscoverError, channel_at, channels};
 use crate::fetch::FetchError;
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
@@ -201,7 +201,8 @@ impl Topic<'_> {
             .map(|channel| {
                 let granted = granted.clone();
                 // The receiver lives as long as this.
-                let on_lease = move |topic: &TopicUrl, until| drop(granted.send((topic.clone(), until)));
+                let on_lease =
+                    move |topic: &TopicUrl, lease: Lease| drop(granted.send((topic.clone(), lease.until)));
                 async move {
                     let result = keep_at_some_hub(self.subscriber, channel, on_lease).await;
                     (channel.topic.as_str().to_owned(), result)
