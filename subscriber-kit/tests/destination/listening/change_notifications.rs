@@ -2,7 +2,7 @@
 
 use super::{Destination, Following, entries, new_dump, options, publish, source_with_a_dump};
 use crate::support::{self, Hub, Source, expected, files};
-use resync_subscriber_kit::listen::ListenEvent;
+use resync_subscriber_kit::listen::{ListenEvent, ListenOptions};
 use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, synchronise};
 
 /// A Resource List that was made after all that notifications tell of.
@@ -242,6 +242,28 @@ async fn cn001_without_a_change_list_what_notifications_told_is_known_after_a_re
     assert!(report.in_step() && report.unchanged == 3, "{report:?}");
     let now = files(copy.directory.path());
     assert_eq!(now, all, "a deletion that only the hub told of leaves the creation known");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_notifications_told_is_known_after_a_restart_with_other_flags() {
+    let keeps = |options: &mut ListenOptions| options.sync.delete = false;
+    let mut copy = Following::begin(source_without_change_list, keeps).await;
+    copy.deliver("a.1", &of_minute(&copy.source, "/a", "2", 1)).await;
+    copy.deliver("a.2", &of_minute(&copy.source, "/b", "1", 2)).await;
+    while copy.last() != Some(2) {
+        copy.destination.synchronised().await;
+    }
+    copy.destination.stop().await;
+
+    let mut again = options(&copy.source, copy.directory.path());
+    assert!(again.sync.delete, "the list, by which files are removed now, is older than all that was told");
+    again.service.listen = copy.at.address;
+    let mut second = Destination::start(again);
+    copy.hub.accept(600).await;
+    let report = second.synchronised().await;
+    assert!(report.in_step() && report.unchanged == 3, "{report:?}");
+    assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("b", "1"), ("d", "1")]));
     second.stop().await;
 }
 
