@@ -20,7 +20,7 @@ use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
-use crate::state::StateError;
+use crate::state::{LastSync, StateError};
 use crate::subscribe::{Lease, Subscriber, keep_channels};
 use crate::sync::{Depth, Report, SyncError, blocking};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
@@ -87,7 +87,7 @@ pub(super) struct Keeper {
 
 /// What could not be saved yet.
 struct Unsaved {
-    report: Option<Report>,
+    last_sync: Option<LastSync>,
     due: Option<Instant>,
     pause: Backoff,
 }
@@ -123,7 +123,7 @@ impl Keeper {
             active_until: HashMap::new(),
             chain_at_start: chain.clone(),
             chain,
-            unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
+            unsaved: Unsaved { last_sync: None, due: None, pause: pauses(LONGEST_RETRY) },
             events: events.clone(),
         })
     }
@@ -330,7 +330,7 @@ impl Keeper {
                 }
                 self.handled(retry_may_help).await;
                 self.versions.begin(&self.copy);
-                self.unsaved.report = Some(report.clone());
+                self.unsaved.last_sync = Some(LastSync::now(Ok(report.clone())));
                 self.save().await;
                 self.events.send(ListenEvent::Synchronised(Box::new(report)));
             }
@@ -338,7 +338,10 @@ impl Keeper {
             Err(error) => {
                 let retry_in = self.retry_schedule.after_error(error.retry_after());
                 self.schedule(self.running_depth, retry_in);
-                self.events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
+                let cause = error.to_string();
+                self.unsaved.last_sync = Some(LastSync::now(Err(cause.clone())));
+                self.save().await;
+                self.events.send(ListenEvent::SyncFailed { cause, retry_in });
             }
         }
     }
@@ -398,12 +401,12 @@ impl Keeper {
     }
 
     async fn save(&mut self) {
-        let result = match self.unsaved.report.clone() {
-            Some(report) => self.subscriber.subscriptions().save_last_sync(report).await,
+        let result = match self.unsaved.last_sync.clone() {
+            Some(last) => self.subscriber.subscriptions().save_last_sync(last).await,
             None => self.subscriber.subscriptions().save().await,
         };
         if result.is_ok() {
-            self.unsaved.report = None;
+            self.unsaved.last_sync = None;
         }
         self.saved(result);
     }
