@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_common::backoff::Backoff;
+use resync_common::words::Lasting;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
@@ -82,7 +83,7 @@ impl fmt::Display for TopicEvent {
         match self {
             Self::Subscribed { topic, until } => write!(f, "subscribed to {} until {until}", topic.as_str()),
             Self::Failed { error, retry_in } => {
-                write!(f, "not subscribed: {error}; next try in {retry_in:.0?}")
+                write!(f, "not subscribed: {error}; next try in {}", Lasting(*retry_in))
             }
         }
     }
