@@ -5,7 +5,7 @@
 //!
 //! After a Change Notification, the Change List is read from where the copy stands. So lost, repeated and late notifications do
 //! no harm: the list has each change once and in order (CN-016). Changes that the list does not contain yet are taken from the
-//! notification itself.
+//! notification itself, except deletions: a hub can sign what the Source never said.
 
 use std::collections::BTreeSet;
 
@@ -84,6 +84,13 @@ pub fn meaning(body: &[u8], set: &Set) -> Result<BTreeSet<Meaning>, Notification
 pub(crate) struct DatedChange {
     pub(crate) at: DateTime,
     pub(crate) entry: Entry,
+}
+
+impl DatedChange {
+    /// Whether the resource was deleted.
+    pub(crate) fn is_deletion(&self) -> bool {
+        self.entry.change() == Some(Change::Deleted)
+    }
 }
 
 /// The changes in Change Notifications, oldest first. Those without a time are left to the Change List.

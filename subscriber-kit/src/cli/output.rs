@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use resync_common::words::{Lasting, Size, counted};
 use resync_core::datetime::DateTime;
 use resync_core::document::Capability;
-use resync_core::websub::key::TopicUrl;
 use resync_subscriber_kit::discover::{KnownVersion, Measure, Set, Source, TimeMap, measure};
 use resync_subscriber_kit::fetch::Client;
 use resync_subscriber_kit::forward::ForwardEvent;
@@ -154,26 +151,15 @@ pub(crate) fn missing_versions(found: &TimeMap) -> Vec<String> {
     skipped.into_iter().chain(pages).collect()
 }
 
-/// A line that scripts may wait for.
-fn listening(address: SocketAddr) -> String {
-    format!("listening on http://{address}")
-}
-
-fn hook_failed(cause: &str, retry_in: Duration) -> String {
-    format!("the command failed: {cause}; next try in {}", Lasting(retry_in))
-}
-
-/// A line that scripts may wait for.
-fn subscribed(topic: &TopicUrl, until: DateTime) -> String {
-    format!("subscribed to {} until {until}", topic.as_str())
-}
-
 /// What happens while notifications are forwarded, as lines for people.
 pub(crate) fn forward_event(event: ForwardEvent) -> String {
     match event {
-        ForwardEvent::Listening { address } => listening(address),
-        ForwardEvent::Subscribed { topic, until } => subscribed(&topic, until),
-        ForwardEvent::HookFailed { cause, retry_in } => hook_failed(&cause, retry_in),
+        // In the same words as for a copy.
+        ForwardEvent::Listening { address } => ListenEvent::Listening { address }.to_string(),
+        ForwardEvent::Subscribed { topic, until } => ListenEvent::Subscribed { topic, until }.to_string(),
+        ForwardEvent::HookFailed { cause, retry_in } => {
+            ListenEvent::HookFailed { cause, retry_in }.to_string()
+        }
         ForwardEvent::TopicFailed { topic, cause, retry_in } => {
             format!("not subscribed to {topic}: {cause}; next try in {}", Lasting(retry_in))
         }
@@ -222,20 +208,10 @@ pub(crate) fn forward_event_json(event: ForwardEvent) -> Value {
 /// What happens to a copy that is kept in step; `None` for minor events.
 pub(crate) fn listen_event(event: &ListenEvent) -> Option<String> {
     Some(match event {
-        ListenEvent::Listening { address } => listening(*address),
-        ListenEvent::Subscribed { topic, until } => subscribed(topic, *until),
-        ListenEvent::Notified => "notified: the Source changed".to_owned(),
-        ListenEvent::Gap { known_until, from } => {
-            format!("notifications from {known_until} to {from} are missing; reading the lists")
-        }
         ListenEvent::Synchronised(found) => report(found),
         ListenEvent::VersionsFetched(found) => versions(found).trim_start().to_owned(),
-        ListenEvent::HookFailed { cause, retry_in } => hook_failed(cause, *retry_in),
-        ListenEvent::SyncFailed { cause, retry_in } => {
-            format!("not in step: {cause}; next try in {}", Lasting(*retry_in))
-        }
-        ListenEvent::Stopped { cause } => format!("stopped: {cause}"),
-        _ => return None,
+        ListenEvent::HookDone => return None,
+        other => other.to_string(),
     })
 }
 
@@ -516,6 +492,7 @@ fn subscription_json(subscription: &Subscription, is_running: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use resync_core::websub::key::TopicUrl;
     use resync_subscriber_kit::sync::FailureKind;
 
     use super::*;

@@ -104,7 +104,7 @@ impl DestinationBuilder {
     }
 
     /// How to synchronise. Replaces all of these options, so it comes before [`delete`](Self::delete), [`adopt`](Self::adopt)
-    /// and [`switch_source`](Self::switch_source).
+    /// and [`switch_source`](Self::switch_source). Those of one run are refused by [`open`](Self::open), see [`ListenOptions::sync`].
     pub fn sync(mut self, options: SyncOptions) -> Self {
         self.options.sync = options;
         self
@@ -167,8 +167,8 @@ impl DestinationBuilder {
     /// `https://me.example`, it is `https://me.example/resync/`. Each subscription appends a segment that nobody can guess.
     ///
     /// # Errors
-    /// [`ListenError`]: the folder is somebody's own or cannot be used, another process has the state, or the client's options are
-    /// wrong.
+    /// [`ListenError`]: the folder is somebody's own or cannot be used, another process has the state, or the client's or the
+    /// synchronisation's options are wrong.
     pub fn open(self, callback_url: Url) -> Result<Destination, ListenError> {
         let mut options = self.options.adopting_once();
         let client = Client::new(options.service.client.clone()).map_err(StartError::Client)?;
@@ -177,5 +177,34 @@ impl DestinationBuilder {
         options.service.callback_url = Some(callback_url.clone());
         let subscriber = Subscriber::new(client, subscriptions, options.service.subscriber(callback_url));
         Ok(Destination { callback, kept: Kept { options, subscriber, deliveries } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resync_core::datetime::DateTime;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn options_of_one_run_keep_no_copy_in_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        let callback_url = Url::parse("http://me.example/").unwrap();
+        let open = |sync| {
+            let builder = Destination::builder("http://source.example/", &copy).sync(sync);
+            builder.open(callback_url.clone())
+        };
+        let now = Some(DateTime::now());
+        for (expected, sync) in [
+            ("dry_run", SyncOptions { dry_run: true, ..SyncOptions::default() }),
+            ("from", SyncOptions { from: now, ..SyncOptions::default() }),
+            ("at", SyncOptions { at: now, ..SyncOptions::default() }),
+        ] {
+            let refused = open(sync).unwrap_err();
+            assert!(matches!(refused, ListenError::OneRun { option } if option == expected), "{refused}");
+            assert!(refused.is_configuration() && !copy.exists());
+        }
+        assert!(open(SyncOptions::default()).is_ok());
     }
 }

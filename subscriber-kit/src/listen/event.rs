@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use resync_common::words::Lasting;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 
@@ -83,7 +84,8 @@ impl ListenEvent {
 impl fmt::Display for ListenEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Listening { address } => write!(f, "listening on {address}"),
+            // Scripts may wait for these two.
+            Self::Listening { address } => write!(f, "listening on http://{address}"),
             Self::Subscribed { topic, until } => write!(f, "subscribed to {} until {until}", topic.as_str()),
             Self::Notified => f.write_str("notified: the Source changed"),
             Self::Gap { known_until, from } => {
@@ -103,12 +105,26 @@ impl fmt::Display for ListenEvent {
             }
             Self::HookDone => f.write_str("the command is done"),
             Self::HookFailed { cause, retry_in } => {
-                write!(f, "the command failed: {cause}; next try in {retry_in:.0?}")
+                write!(f, "the command failed: {cause}; next try in {}", Lasting(*retry_in))
             }
             Self::Stopped { cause } => write!(f, "stopped: {cause}"),
             Self::SyncFailed { cause, retry_in } => {
-                write!(f, "not in step: {cause}; next try in {retry_in:.0?}")
+                write!(f, "not in step: {cause}; next try in {}", Lasting(*retry_in))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_names_an_address_and_a_pause_as_the_command_line_does() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8092));
+        assert_eq!(ListenEvent::Listening { address }.to_string(), "listening on http://127.0.0.1:8092");
+        let (cause, retry_in) = ("it is away".to_owned(), Duration::from_secs(300));
+        let failed = ListenEvent::SyncFailed { cause, retry_in };
+        assert_eq!(failed.to_string(), "not in step: it is away; next try in 5 min 0 s");
     }
 }

@@ -20,8 +20,8 @@ use super::{Events, ListenError, ListenEvent, ListenOptions};
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
-use crate::state::StateError;
-use crate::subscribe::{Subscriber, keep_channels};
+use crate::state::{LastSync, StateError};
+use crate::subscribe::{Lease, Subscriber, keep_channels};
 use crate::sync::{Depth, Report, SyncError, blocking};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
@@ -87,7 +87,7 @@ pub(super) struct Keeper {
 
 /// What could not be saved yet.
 struct Unsaved {
-    report: Option<Report>,
+    last_sync: Option<LastSync>,
     due: Option<Instant>,
     pause: Backoff,
 }
@@ -123,7 +123,7 @@ impl Keeper {
             active_until: HashMap::new(),
             chain_at_start: chain.clone(),
             chain,
-            unsaved: Unsaved { report: None, due: None, pause: pauses(LONGEST_RETRY) },
+            unsaved: Unsaved { last_sync: None, due: None, pause: pauses(LONGEST_RETRY) },
             events: events.clone(),
         })
     }
@@ -131,9 +131,9 @@ impl Keeper {
     pub(super) async fn run(mut self, mut deliveries: Deliveries) -> Result<(), ListenError> {
         let subscriber = self.subscriber.clone();
         let (granted, mut leases) = mpsc::unbounded_channel();
-        let keep = keep_channels(&subscriber, self.channels.subscribe(), move |topic, until| {
+        let keep = keep_channels(&subscriber, self.channels.subscribe(), move |topic, lease| {
             // The receiver lives as long as this loop.
-            let _ = granted.send((topic.clone(), until));
+            let _ = granted.send((topic.clone(), lease));
         });
         tokio::pin!(keep);
         if self.copy.is_current {
@@ -143,7 +143,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 result = &mut keep => match result { Err(error) => return Err(error.into()), Ok(never) => match never {} },
-                Some((topic, until)) = leases.recv() => self.subscribed(topic, until),
+                Some((topic, lease)) = leases.recv() => self.subscribed(topic, lease),
                 Some(delivery) = deliveries.next(), if self.has_room() => {
                     self.take(delivery).await;
                 }
@@ -173,9 +173,9 @@ impl Keeper {
 
     /// Changes during a time without a lease were not notified, so a new lease needs a synchronisation; a renewal does not. One
     /// synchronisation serves all channels whose leases begin soon.
-    fn subscribed(&mut self, topic: TopicUrl, until: DateTime) {
+    fn subscribed(&mut self, topic: TopicUrl, Lease { until, is_new }: Lease) {
         let (now, before) = (DateTime::now(), self.active_until.insert(topic.as_str().to_owned(), until));
-        if before.is_none_or(|before| before <= now) {
+        if is_new || before.is_none_or(|before| before <= now) {
             let is_active =
                 |one: &Channel| self.active_until.get(one.topic.as_str()).is_some_and(|at| *at > now);
             let wait = if self.channels.borrow().iter().all(is_active) { Duration::ZERO } else { FIRST_WAIT };
@@ -320,16 +320,17 @@ impl Keeper {
                     );
                 }
                 let is_new = self.handled.iter().any(|one| one.runs == 0);
-                let retry_after = report.retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
+                let retry_may_help = report.retry_may_help || report.awaited.is_some();
+                let retry_after = retry_may_help.then_some(Duration::ZERO).or(report.retry_in);
                 // A baseline would compare every file again for the few that failed.
                 let is_baseline = report.retry_may_help && !report.is_remembered;
                 let depth = if is_baseline { self.running_depth } else { Depth::Changes };
                 if let Some(pause) = self.retry_schedule.after(Remaining { is_new, retry_after, has_gap }) {
                     self.schedule(depth, pause);
                 }
-                self.handled(report.retry_may_help).await;
+                self.handled(retry_may_help).await;
                 self.versions.begin(&self.copy);
-                self.unsaved.report = Some(report.clone());
+                self.unsaved.last_sync = Some(LastSync::now(Ok(report.clone())));
                 self.save().await;
                 self.events.send(ListenEvent::Synchronised(Box::new(report)));
             }
@@ -337,7 +338,10 @@ impl Keeper {
             Err(error) => {
                 let retry_in = self.retry_schedule.after_error(error.retry_after());
                 self.schedule(self.running_depth, retry_in);
-                self.events.send(ListenEvent::SyncFailed { cause: error.to_string(), retry_in });
+                let cause = error.to_string();
+                self.unsaved.last_sync = Some(LastSync::now(Err(cause.clone())));
+                self.save().await;
+                self.events.send(ListenEvent::SyncFailed { cause, retry_in });
             }
         }
     }
@@ -357,8 +361,8 @@ impl Keeper {
         !self.chain_at_start.has_gap()
     }
 
-    /// Marks handled notifications as done, or passes them to the hook. After temporary failures they wait for further
-    /// synchronisations, up to a limit.
+    /// Marks handled notifications as done, or passes them to the hook. After temporary failures, or if the Change List lags behind,
+    /// they wait for further synchronisations, up to a limit.
     async fn handled(&mut self, retry_may_help: bool) {
         let mut done = Vec::new();
         for waiting in std::mem::take(&mut self.handled) {
@@ -397,12 +401,12 @@ impl Keeper {
     }
 
     async fn save(&mut self) {
-        let result = match self.unsaved.report.clone() {
-            Some(report) => self.subscriber.subscriptions().save_last_sync(report).await,
+        let result = match self.unsaved.last_sync.clone() {
+            Some(last) => self.subscriber.subscriptions().save_last_sync(last).await,
             None => self.subscriber.subscriptions().save().await,
         };
         if result.is_ok() {
-            self.unsaved.report = None;
+            self.unsaved.last_sync = None;
         }
         self.saved(result);
     }
@@ -514,6 +518,21 @@ mod tests {
         still.take(4, "<hello/>").await;
         assert_eq!(still.keeper.due, Some(now), "what number 3 told cannot wait");
         assert!(still.keeper.depth >= Depth::IfOutOfStep);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_after_a_denial_asks_for_a_synchronisation_though_the_denied_one_was_to_last_longer() {
+        let mut still = Still::new().await;
+        let topic = TopicUrl::parse("http://source.example/topic").unwrap();
+        let until = DateTime::from_unix_millis(DateTime::now().unix_millis() + 600_000).unwrap();
+        let mut synchronises = |is_new| {
+            still.keeper.due = None;
+            still.keeper.subscribed(topic.clone(), Lease { until, is_new });
+            still.keeper.due.is_some()
+        };
+        assert!(synchronises(false), "at the start, also if the lease of an earlier run still lasts");
+        assert!(!synchronises(false), "a renewal");
+        assert!(synchronises(true), "after a denial");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct ListenOptions {
     pub state: Option<PathBuf>,
     /// The interval of synchronisations without a notification; zero for never.
     pub poll: Duration,
-    /// How to synchronise.
+    /// How to synchronise. `dry_run`, `from` and `at` are for one run, and are refused.
     pub sync: SyncOptions,
     /// How hubs reach this Destination. Its hook is run for every notification, once the copy is in step with it.
     pub service: ServiceOptions,
@@ -151,6 +151,12 @@ pub enum ListenError {
         /// Why.
         source: std::io::Error,
     },
+    /// An option that makes sense for one run only.
+    #[error("`{option}` is for one run, and a copy that is kept in step has many; give it to `synchronise`")]
+    OneRun {
+        /// Which of the [`SyncOptions`].
+        option: &'static str,
+    },
     /// The directory cannot become a copy.
     #[error(transparent)]
     Copy(#[from] SyncError),
@@ -169,6 +175,7 @@ impl ListenError {
             Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
             Self::Discover(error) => error.is_configuration(),
             Self::Copy(error) => error.is_configuration(),
+            Self::OneRun { .. } => true,
             _ => false,
         }
     }
@@ -221,11 +228,23 @@ pub async fn listen_all(
 /// Opens and locks the state of a copy, unless the directory is somebody's own.
 fn open_state(copy: &ListenOptions) -> Result<Subscriptions, ListenError> {
     let state = copy.state_folder();
+    refuse_options_of_one_run(&copy.sync)?;
     refuse_mixed_folders(&copy.into, copy.sync.versions.as_deref())?;
     refuse_foreign_folder(&Folder { directory: &copy.into, state: Some(&state) }, &copy.sync)?;
     let no_directory = |source| ListenError::Directory { directory: copy.into.clone(), source };
     make_folder(&copy.into).map_err(no_directory)?;
     Ok(Subscriptions::open(&state).map_err(StartError::State)?)
+}
+
+/// By a dry run, notifications would be done with although nothing was written; `from` would repeat the changes since then in every run;
+/// and a copy of the past does not change.
+fn refuse_options_of_one_run(options: &SyncOptions) -> Result<(), ListenError> {
+    let SyncOptions { dry_run, from, at, .. } = options;
+    let given = [("dry_run", *dry_run), ("from", from.is_some()), ("at", at.is_some())];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(ListenError::OneRun { option }),
+        None => Ok(()),
+    }
 }
 
 /// A copy to keep, and where its notifications arrive.

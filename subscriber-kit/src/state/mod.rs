@@ -95,7 +95,12 @@ pub struct LastSync {
 }
 
 impl LastSync {
-    fn now(report: Report, failed: Option<String>) -> Self {
+    /// One that ends now; the cause if it failed as a whole.
+    pub(crate) fn now(result: Result<Report, String>) -> Self {
+        let (report, failed) = match result {
+            Ok(report) => (report, None),
+            Err(cause) => (Report::default(), Some(cause)),
+        };
         Self { at_unix_millis: DateTime::now().unix_millis(), report, failed }
     }
 
@@ -272,8 +277,7 @@ impl Subscriptions {
 
 /// What `listen` saves.
 impl Subscriptions {
-    pub(crate) async fn save_last_sync(&self, report: Report) -> Result<(), StateError> {
-        let last = LastSync::now(report, None);
+    pub(crate) async fn save_last_sync(&self, last: LastSync) -> Result<(), StateError> {
         self.update(move |state_file| state_file.last_sync = Some(last)).await
     }
 
@@ -486,11 +490,7 @@ pub fn status(folder: &Path) -> Result<Option<Status>, StateError> {
 pub fn record_sync(folder: &Path, result: Result<Report, String>) -> Result<(), StateError> {
     state_folder::make(folder).map_err(io_error(folder, "written"))?;
     sweep(folder);
-    let (report, failed) = match result {
-        Ok(report) => (report, None),
-        Err(cause) => (Report::default(), Some(cause)),
-    };
-    write_sync_record(folder, LastSync::now(report, failed))
+    write_sync_record(folder, LastSync::now(result))
 }
 
 #[cfg(test)]

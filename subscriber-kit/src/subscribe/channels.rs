@@ -7,12 +7,11 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_common::backoff::jittered;
 use resync_common::locks::lock;
-use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-use super::{SubscribeError, Subscriber};
+use super::{Lease, SubscribeError, Subscriber};
 use crate::discover::Channel;
 use crate::state::SubscriptionId;
 use crate::timing::LONGEST_RETRY;
@@ -31,7 +30,7 @@ const UNSUBSCRIBE_TRIES: u32 = 5;
 pub(crate) async fn keep_channels(
     subscriber: &Subscriber,
     mut channels: watch::Receiver<Vec<Channel>>,
-    on_lease: impl Fn(&TopicUrl, DateTime),
+    on_lease: impl Fn(&TopicUrl, Lease),
 ) -> Result<Infallible, SubscribeError> {
     let mut ending = JoinSet::new();
     loop {
@@ -55,13 +54,13 @@ pub(crate) async fn keep_channels(
 async fn keep_each(
     subscriber: &Subscriber,
     channels: &[Channel],
-    on_lease: &impl Fn(&TopicUrl, DateTime),
+    on_lease: &impl Fn(&TopicUrl, Lease),
 ) -> Result<Infallible, SubscribeError> {
     let refused = &Refused::default();
     let keep = |number: usize| {
-        let on_lease = move |topic: &TopicUrl, until| {
+        let on_lease = move |topic: &TopicUrl, lease| {
             refused.remove(number);
-            on_lease(topic, until);
+            on_lease(topic, lease);
         };
         keep_at_some_hub(subscriber, &channels[number], on_lease)
     };
@@ -168,7 +167,7 @@ impl SharedChannels {
 pub(super) async fn keep_at_some_hub(
     subscriber: &Subscriber,
     channel: &Channel,
-    on_lease: impl Fn(&TopicUrl, DateTime),
+    on_lease: impl Fn(&TopicUrl, Lease),
 ) -> Result<Infallible, SubscribeError> {
     let hubs = channel.hubs_by_preference();
     let tries = if hubs.len() > 1 { HUB_TRIES } else { u32::MAX };
@@ -178,7 +177,7 @@ pub(super) async fn keep_at_some_hub(
         let mut all_refuse = true;
         for hub in &hubs {
             let error = match subscriber.subscriptions().add(&channel.topic, hub).await {
-                Ok(id) => subscriber.keep_for(&id, tries, |until| on_lease(&channel.topic, until)).await,
+                Ok(id) => subscriber.keep_for(&id, tries, |lease| on_lease(&channel.topic, lease)).await,
                 Err(error) => error.into(),
             };
             all_refuse &= !error.is_transient();

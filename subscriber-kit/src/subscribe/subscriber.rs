@@ -121,6 +121,15 @@ impl SubscriberOptions {
     }
 }
 
+/// A lease that a hub granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// When it ends.
+    pub(crate) until: DateTime,
+    /// Whether no lease ran before it, for instance after a denial: nothing was notified meanwhile.
+    pub(crate) is_new: bool,
+}
+
 /// Sends requests to hubs. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
 pub struct Subscriber {
@@ -186,9 +195,9 @@ impl Subscriber {
     pub async fn keep(
         &self,
         id: &SubscriptionId,
-        on_lease: impl FnMut(DateTime),
+        mut on_lease: impl FnMut(DateTime),
     ) -> Result<std::convert::Infallible, SubscribeError> {
-        Err(self.keep_for(id, u32::MAX, on_lease).await)
+        Err(self.keep_for(id, u32::MAX, |lease| on_lease(lease.until)).await)
     }
 
     /// As [`Subscriber::keep`], but ends also after this many failures in a row while no lease runs. Returns why it ended.
@@ -196,15 +205,17 @@ impl Subscriber {
         &self,
         id: &SubscriptionId,
         tries: u32,
-        mut on_lease: impl FnMut(DateTime),
+        mut on_lease: impl FnMut(Lease),
     ) -> SubscribeError {
         let (mut pauses, mut failures) = (self.pauses(), 0);
         loop {
+            // The request itself forgets a denial.
+            let is_new = !self.is_active(id);
             let waited = match self.subscribe(id).await {
-                Ok(expires) => {
+                Ok(until) => {
                     (pauses, failures) = (self.pauses(), 0);
-                    on_lease(expires);
-                    self.wait(id, renewal_delay(expires, DateTime::now()), |_| None::<()>).await
+                    on_lease(Lease { until, is_new });
+                    self.wait(id, renewal_delay(until, DateTime::now()), |_| None::<()>).await
                 }
                 Err(error) => {
                     failures += u32::from(!self.is_active(id));
@@ -321,7 +332,58 @@ fn renewal_delay(expires: DateTime, now: DateTime) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use resync_core::websub::key::TopicUrl;
+    use resync_core::websub::verification::{Challenge, Verification};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::fetch::{AddressPolicy, ClientOptions};
+
+    const TOPIC: &str = "http://source.example/topic";
+
+    /// A hub that confirms every subscription before it answers.
+    async fn serve(hub: TcpListener, subscriptions: Subscriptions, id: SubscriptionId) {
+        while let Ok((mut stream, _)) = hub.accept().await {
+            let (mut request, mut buffer) = (String::new(), [0; 4096]);
+            while !request.contains("hub.secret=") {
+                let read = stream.read(&mut buffer).await.unwrap();
+                assert!(read > 0, "a whole request: {request}");
+                request.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+            }
+            let (topic, challenge) = (TOPIC.to_owned(), Challenge::random());
+            let asked = Verification::Subscribe { topic, challenge, lease: 600 };
+            subscriptions.verify(&id.0, asked).await.unwrap();
+            let answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_lease_is_new_and_so_is_one_after_a_denial_and_a_renewal_is_not() {
+        let hub = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/", hub.local_addr().unwrap())).unwrap();
+        let subscriptions = Subscriptions::in_memory();
+        let id = subscriptions.add(&TopicUrl::parse(TOPIC).unwrap(), &url).await.unwrap();
+        tokio::spawn(serve(hub, subscriptions.clone(), id.clone()));
+        let options = ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() };
+        let client = Client::new(options).unwrap();
+        let options = SubscriberOptions::new(Url::parse("http://copy.example/").unwrap());
+        let subscriber = Subscriber::new(client, subscriptions.clone(), options);
+        let is_new = async || {
+            let (granted, mut leases) = mpsc::unbounded_channel();
+            tokio::select! {
+                error = subscriber.keep_for(&id, 1, |lease| drop(granted.send(lease))) => panic!("{error}"),
+                lease = leases.recv() => lease.unwrap().is_new,
+            }
+        };
+        assert!(is_new().await);
+        assert!(!is_new().await, "a renewal");
+        let denied = Verification::Denied { topic: TOPIC.to_owned(), reason: None };
+        subscriptions.verify(&id.0, denied).await.unwrap();
+        assert!(is_new().await);
+    }
 
     #[test]
     fn w122_a_lease_is_renewed_when_80_to_90_percent_have_passed() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use resync_common::backoff::Backoff;
+use resync_common::words::Lasting;
 use resync_core::datetime::DateTime;
 use resync_core::websub::key::TopicUrl;
 use tokio::sync::mpsc;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::channels::{SharedChannels, keep_at_some_hub};
-use super::{SubscribeError, Subscriber};
+use super::{Lease, SubscribeError, Subscriber};
 use crate::discover::{Channel, DiscoverError, channel_at, channels};
 use crate::fetch::FetchError;
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
@@ -82,7 +83,7 @@ impl fmt::Display for TopicEvent {
         match self {
             Self::Subscribed { topic, until } => write!(f, "subscribed to {} until {until}", topic.as_str()),
             Self::Failed { error, retry_in } => {
-                write!(f, "not subscribed: {error}; next try in {retry_in:.0?}")
+                write!(f, "not subscribed: {error}; next try in {}", Lasting(*retry_in))
             }
         }
     }
@@ -201,7 +202,8 @@ impl Topic<'_> {
             .map(|channel| {
                 let granted = granted.clone();
                 // The receiver lives as long as this.
-                let on_lease = move |topic: &TopicUrl, until| drop(granted.send((topic.clone(), until)));
+                let on_lease =
+                    move |topic: &TopicUrl, lease: Lease| drop(granted.send((topic.clone(), lease.until)));
                 async move {
                     let result = keep_at_some_hub(self.subscriber, channel, on_lease).await;
                     (channel.topic.as_str().to_owned(), result)

@@ -67,6 +67,7 @@ impl Run<'_> {
         report.in_copy = (!has_unplaced_changes).then_some(report.resources);
         report.unproven = consistency.reason();
         report.reached = point.as_ref().map(Point::reached);
+        report.awaited = report.reached.and_then(|reached| self.lists.awaited_after(reached));
         report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps);
         if !report.retry_may_help && is_final {

@@ -58,7 +58,7 @@ pub async fn synchronise(
     Ok(report)
 }
 
-/// As [`synchronise`], and applies changes from notifications, oldest first. The lists may not contain them yet.
+/// As [`synchronise`], and applies changes from notifications, oldest first, except deletions. The lists may not contain them yet.
 pub(crate) async fn synchronise_with_notified(
     client: &Client,
     offer: &Offer,

@@ -68,6 +68,7 @@ impl Run<'_> {
         report.in_copy = copy_state.resources.and_then(|before| run_outcome.count_after(before));
         report.unproven = continuity.unproven.clone().or_else(|| copy_state.unproven.clone());
         report.reached = Some(point.reached());
+        report.awaited = self.lists.awaited_after(point.reached());
         report.retry_in = self.retry_in(&run_outcome);
         report.gaps = Box::new(gaps.with(&continuity, now));
         report.deletion_skipped = report.unproven.clone().filter(|_| self.options.delete);

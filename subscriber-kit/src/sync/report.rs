@@ -89,6 +89,9 @@ pub struct Report {
     /// The time up to which the lists are complete, if they say.
     #[serde(skip)]
     pub(crate) reached: Option<DateTime>,
+    /// The time of the last deletion that notifications tell of, while the Change List does not reach to it.
+    #[serde(skip)]
+    pub(crate) awaited: Option<DateTime>,
     /// When an incremental run should request missing resources again.
     #[serde(skip)]
     pub(crate) retry_in: Option<Duration>,
@@ -196,6 +199,7 @@ impl Report {
             is_remembered: next.is_remembered,
             reached: next.reached,
             retry_in: next.retry_in,
+            awaited: next.awaited,
             earlier_files: next.earlier_files,
             versions: VersionsReport::joined(self.versions, next.versions),
             patched: self.patched + next.patched,

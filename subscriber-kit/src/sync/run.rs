@@ -61,11 +61,13 @@ impl<'s> Run<'s> {
             Ok::<_, SyncError>((Arc::new(folder), Arc::new(earlier)))
         })
         .await?;
-        let saved = copy_state(&folder, &scope).await;
+        let last = last_state(&folder).await;
         let staging = Staging::Copy(Arc::clone(&folder));
         let mut lists = Lists::new(client, offer, target, options, staging)?;
-        lists.notified = saved.as_ref().map(|saved| saved.notified.clone()).unwrap_or_default();
-        lists.new_changes = lists.notified.take(notified);
+        let known = last.as_ref().and_then(|last| last.notified_of(&scope));
+        lists.notified = known.cloned().unwrap_or_default();
+        lists.take_new(notified);
+        let saved = last.filter(|last| last.is_for(&scope));
         // Useless if the dump itself serves as the list.
         let dump = offer.resource_dump.as_ref().filter(|dump| *dump != list);
         Ok(Self { target, options, lists, dump, scope, source, folder, saved, earlier })
@@ -130,8 +132,13 @@ impl<'s> Run<'s> {
 
 /// What earlier runs with these settings left.
 pub(super) async fn copy_state(folder: &Arc<CopyFolder>, scope: &Scope) -> Option<CopyState> {
-    let (folder, scope) = (Arc::clone(folder), scope.clone());
-    blocking(move || CopyState::load(&folder, &scope)).await
+    last_state(folder).await.filter(|last| last.is_for(scope))
+}
+
+/// What the last run left, whatever its settings.
+async fn last_state(folder: &Arc<CopyFolder>) -> Option<CopyState> {
+    let folder = Arc::clone(folder);
+    blocking(move || CopyState::load(&folder)).await
 }
 
 impl Scope {

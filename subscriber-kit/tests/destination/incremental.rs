@@ -78,7 +78,33 @@ async fn rs191_rs193_only_what_changed_is_asked_for() {
     asked.sort();
     assert_eq!(asked, ["/a", "/changelist-1.xml", "/new"], "RS-193: neither index nor Resource List");
     assert_eq!(counts(&mirror.follows().await), [0, 0, 0, 0, 0]);
-    assert_eq!(mirror.site.source.asked(), ["/changelist-1.xml"]);
+    assert_eq!(
+        mirror.site.source.asked(),
+        ["/changelist-1.xml", "/changelist.xml"],
+        "there may be another list"
+    );
+}
+
+#[tokio::test]
+async fn a_list_that_begins_while_the_one_before_stays_open_is_found_and_followed() {
+    let mut mirror = Mirror::of(100, &[("a", Some("1")), ("b", Some("1"))]).await;
+    let begin = mirror.site.now();
+    let source = &mirror.site.source;
+    let page = String::from_utf8(source.page("/changelist.xml")).unwrap();
+    let root = format!(r#"<rs:md capability="changelist" from="{begin}"/>"#);
+    let next =
+        format!("<sitemap><loc>{}</loc>{root}</sitemap></sitemapindex>", source.url("/changelist-2.xml"));
+    let index = page.split_once("\r\n\r\n").unwrap().1.replace("</sitemapindex>", &next);
+    source.put("/changelist.xml", index.as_bytes());
+    let mut entries = Vec::new();
+    for (path, method) in [("/a", "by the index"), ("/b", "as the open one")] {
+        let told = format!(r#"<rs:md change="updated" datetime="{begin}" "#);
+        entries.push(source.resource(path, b"2").replace("<rs:md ", &told));
+        source.put("/changelist-2.xml", document("urlset", &root, &entries).as_bytes());
+        let report = mirror.run(Depth::Changes).await;
+        assert_eq!((report.method, counts(&report)), (Method::Incremental, [0, 1, 0, 0, 0]), "{method}");
+    }
+    assert_eq!(files(mirror.directory.path()), support::expected(&[("a", "2"), ("b", "2")]));
 }
 
 #[tokio::test]

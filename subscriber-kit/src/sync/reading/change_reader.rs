@@ -53,6 +53,9 @@ pub(crate) struct OpenList {
     pub(crate) validators: Validators,
     pub(crate) digest: String,
     pub(crate) last: Option<Mark>,
+    /// The version of the root that named no later list, if it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) root: Option<Validators>,
 }
 
 /// The last entry that was read, after which the next run continues (RS-194).
@@ -181,7 +184,7 @@ impl ChangeReader {
         }
         self.reached = self.reached.max(until);
         let (validators, digest) = (fetched.validators, fetched.digest);
-        let open = OpenList { url: requested.to_string(), validators, digest, last };
+        let open = OpenList { url: requested.to_string(), validators, digest, last, root: None };
         self.open = until.is_none().then_some(open);
         Ok(self)
     }
@@ -194,7 +197,7 @@ impl ChangeReader {
         let (collector, read) = blocking(move || take(collector, fetched, last, since)).await?;
         let reached = reached.max(read.until.or(read.latest));
         let url = requested.to_string();
-        let open = OpenList { url, validators, digest, last: read.last };
+        let open = OpenList { url, validators, digest, last: read.last, root: None };
         let open = read.until.is_none().then_some(open);
         Ok(Self { collector, since, open, reached, continuity })
     }
@@ -209,7 +212,7 @@ impl ChangeReader {
         let Self { collector, since, reached, continuity, .. } = self;
         let (validators, digest) = (set.validators.clone(), set.digest.clone());
         let (collector, read) = blocking(move || take_in_order(collector, &set, last, since)).await?;
-        let open = OpenList { url: requested.to_string(), validators, digest, last: read.last };
+        let open = OpenList { url: requested.to_string(), validators, digest, last: read.last, root: None };
         Ok(Self { collector, since, open: Some(open), reached: reached.max(read.latest), continuity })
     }
 

@@ -6,7 +6,7 @@ mod chain;
 use resync_core::datetime::DateTime;
 use url::Url;
 
-use super::change_reader::{ChangeReader, Point, Reached};
+use super::change_reader::{ChangeReader, OpenList, Point, Reached};
 use super::collector::Collector;
 use super::document::{Document, Expected, Part};
 use super::gaps::{Gap, GapPolicy};
@@ -46,7 +46,7 @@ impl Changes<'_> {
         };
         let fetched = match self.lists.fetch(&url, Some(&open.validators)).await {
             Ok(Some(fetched)) if fetched.digest != open.digest => fetched,
-            Ok(_) => return Ok(Reached::nothing(collector, point)),
+            Ok(_) => return Box::pin(self.later_than(open, collector, point)).await,
             // The list was moved or removed; its index knows the next one.
             Err(SyncError::Fetch(FetchError::Status { status: 403 | 404 | 410, .. })) => {
                 return self.walk(collector, point.since, self.root).await;
@@ -74,6 +74,32 @@ impl Changes<'_> {
                 Box::pin(self.walk_from(reader.collector, since, root, opened)).await
             }
         }
+    }
+
+    /// The changes after the open list, which says nothing new: a Source may begin another without closing it, against RS-127.
+    async fn later_than(
+        &self,
+        open: &OpenList,
+        collector: Collector,
+        point: &Point,
+    ) -> Result<Reached, SyncError> {
+        if open.url == self.root.as_str() {
+            return Ok(Reached::nothing(collector, point));
+        }
+        let Some(fetched) = self.lists.fetch(self.root, open.root.as_ref()).await? else {
+            return Ok(Reached::nothing(collector, point));
+        };
+        self.lists.check_origin(&fetched.url)?;
+        let validators = fetched.validators.clone();
+        let (fetched, document) = self.lists.inspect(fetched, Expected::Changes).await?;
+        if document.has_later_than(open, point.since) {
+            if document.is_chained() {
+                return Box::pin(self.chain(collector, point, self.root, (fetched, document))).await;
+            }
+            return Box::pin(self.walk_from(collector, point.since, self.root, (fetched, document))).await;
+        }
+        let open = Some(OpenList { root: Some(validators), ..open.clone() });
+        Ok(Reached::nothing(collector, &Point { since: point.since, open }))
     }
 
     /// The spans of time whose changes are listed, also in the archive, oldest first.
@@ -238,6 +264,17 @@ impl Document {
     /// The span of its changes.
     fn span(&self) -> Option<Span> {
         Some(Span { from: self.from?, until: self.until })
+    }
+
+    /// Whether this root leads to another list than the open one, with changes after `since`.
+    fn has_later_than(&self, open: &OpenList, since: DateTime) -> bool {
+        let is_other = |url: &Url| url.as_str() != open.url;
+        match (&self.current, self.parts.last()) {
+            (Some(current), _) if self.is_chained() => is_other(current),
+            // An index may also be older than the list.
+            (_, Some(last)) => is_other(&last.url) && last.until.is_none_or(|until| until > since),
+            (_, None) => !self.is_index,
+        }
     }
 
     /// The first gap after `since`.

@@ -3,6 +3,7 @@
 use std::io::Seek as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use resync_core::datetime::DateTime;
 use url::Url;
 
 use super::document::{Document, Expected, Part};
@@ -30,6 +31,8 @@ pub(crate) struct Lists<'s> {
     pub(crate) notified: NotifiedChanges,
     /// Those that are new in this run, oldest first.
     pub(crate) new_changes: Vec<DatedChange>,
+    /// Of the deletions that notifications tell of, the time of the last: the Change List is to name them.
+    awaited: Option<DateTime>,
     /// Where the plan and packages are kept.
     pub(crate) staging: Staging,
     /// How many bytes of resources and packages were received.
@@ -69,10 +72,24 @@ impl<'s> Lists<'s> {
             options,
             notified: NotifiedChanges::default(),
             new_changes: Vec::new(),
+            awaited: None,
             staging,
             bytes: AtomicU64::new(0),
             counted: Counted::default(),
         })
+    }
+
+    /// Takes changes from notifications, oldest first. Deletions are left to the lists: a hub can sign any, so that its word alone would
+    /// remove files (RS-201).
+    pub(crate) fn take_new(&mut self, notified: &[DatedChange]) {
+        let deletions = notified.iter().filter(|change| change.is_deletion());
+        self.awaited = deletions.map(|change| change.at).max().filter(|_| self.changes.is_some());
+        self.new_changes = self.notified.take(notified.iter().filter(|change| !change.is_deletion()));
+    }
+
+    /// The time of the last deletion that notifications tell of, if the Change List, complete up to `reached`, cannot name it yet.
+    pub(crate) fn awaited_after(&self, reached: DateTime) -> Option<DateTime> {
+        self.awaited.filter(|at| *at > reached)
     }
 
     /// A transfer from this URL only.

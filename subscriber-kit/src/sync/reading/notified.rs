@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::{Change, ChangeNotification, Entry, ForeignAttribute, Link, Metadata};
+use resync_core::document::{ChangeNotification, Entry, ForeignAttribute, Link, Metadata};
 use resync_core::xml::{WriteError, Writer};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -33,7 +33,10 @@ impl NotifiedChanges {
     /// Adds new changes, oldest first, and returns those to apply: none that is older than a known one of the same resource.
     ///
     /// A change with a time far in the future is applied once and not saved.
-    pub(crate) fn take(&mut self, notified: &[DatedChange]) -> Vec<DatedChange> {
+    pub(crate) fn take<'t>(
+        &mut self,
+        notified: impl IntoIterator<Item = &'t DatedChange>,
+    ) -> Vec<DatedChange> {
         let (mut new_changes, now) = (Vec::new(), DateTime::now());
         for change in notified {
             let DatedChange { at, entry } = change;
@@ -90,8 +93,7 @@ impl NotifiedChanges {
 
     /// The URIs of the changed resources, and whether they were deleted.
     pub(crate) fn resources(&self) -> impl Iterator<Item = (&str, bool)> {
-        let is_deleted = |change: &DatedChange| change.entry.change() == Some(Change::Deleted);
-        self.0.iter().map(move |(loc, change)| (loc.as_str(), is_deleted(change)))
+        self.0.iter().map(|(loc, change)| (loc.as_str(), change.is_deletion()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -136,12 +136,23 @@ impl CopyState {
         Self { resources, ..self }
     }
 
-    /// Loads what an earlier run with the same settings saved; `None` if that cannot be read.
-    pub(crate) fn load(folder: &CopyFolder, scope: &Scope) -> Option<Self> {
+    /// Loads what the last run saved, whatever its settings; `None` if that cannot be read.
+    pub(crate) fn load(folder: &CopyFolder) -> Option<Self> {
         let bytes = std::fs::read(folder.file(FILE_NAME)).ok()?;
         let mut copy_state: Self = serde_json::from_slice(&bytes).ok()?;
         copy_state.retries.iter_mut().for_each(Retry::forget_url);
-        (copy_state.format == FORMAT && copy_state.scope == *scope).then_some(copy_state)
+        (copy_state.format == FORMAT).then_some(copy_state)
+    }
+
+    /// Whether a run with these settings can continue from here.
+    pub(crate) fn is_for(&self, scope: &Scope) -> bool {
+        self.scope == *scope
+    }
+
+    /// What notifications told of these lists. It is true whatever else is set: a run that compares everything must not take it back.
+    pub(crate) fn notified_of(&self, scope: &Scope) -> Option<&NotifiedChanges> {
+        let is_of_these = self.scope.list == scope.list && self.scope.base == scope.base;
+        is_of_these.then_some(&self.notified)
     }
 
     pub(crate) fn save(&self, folder: &CopyFolder) -> io::Result<()> {
@@ -206,7 +217,8 @@ mod tests {
             filter: String::new(),
             by_dump: false,
         };
-        let state = CopyState::load(&folder, &scope).unwrap();
+        let state = CopyState::load(&folder).unwrap();
+        assert!(state.is_for(&scope));
         assert_eq!((state.format, state.gaps.count), (FORMAT, 1));
         assert_eq!(state.point, Point::at("2026-11-20T09:00:00Z".parse().unwrap()));
         let [retry] = state.retries.as_slice() else { panic!("one is to be tried again") };

@@ -2,7 +2,7 @@
 
 use super::{Destination, Following, entries, new_dump, options, publish, source_with_a_dump};
 use crate::support::{self, Hub, Source, expected, files};
-use resync_subscriber_kit::listen::ListenEvent;
+use resync_subscriber_kit::listen::{ListenEvent, ListenOptions};
 use resync_subscriber_kit::sync::{Depth, Offer, SyncOptions, Target, synchronise};
 
 /// A Resource List that was made after all that notifications tell of.
@@ -134,15 +134,10 @@ async fn cn001_what_the_change_list_does_not_have_yet_is_taken_from_the_notifica
     let first = of_minute(&source, "/a", "2", 1);
     assert_eq!(at.deliver("a.1", &first).await.status(), 204);
     assert_eq!(destination.synchronised().await.updated, 1);
-    let gone = format!(
-        r#"<url><loc>{}</loc><rs:md change="deleted" datetime="2026-11-20T10:02:00Z"/></url>"#,
-        source.url("/a")
-    );
-    let second = notification_of(&[gone, told(&source, "/b", "1", 2)], 2);
+    let second = of_minute(&source, "/b", "1", 2);
     assert_eq!(at.deliver("a.2", &second).await.status(), 204);
-    let report = destination.synchronised().await;
-    assert_eq!((report.created, report.deleted), (1, 1));
-    assert_eq!(files(directory.path()), expected(&[("b", "1")]));
+    assert_eq!(destination.synchronised().await.created, 1);
+    assert_eq!(files(directory.path()), expected(&[("a", "2"), ("b", "1")]));
 
     // Then the list has them too, and more; what it told is not believed again from an old notification.
     change(&source, &[("/a", "2", 1), ("/b", "1", 2), ("/b", "2", 3), ("/a", "3", 3)]);
@@ -180,8 +175,43 @@ async fn cn001_cn020_without_a_change_list_what_notifications_tell_is_done_until
 
 /// The notification of the minute before this one, that a resource was deleted.
 fn of_deletion(source: &Source, path: &str, minute: u32) -> String {
+    notification_of(&[deletion(source, path, minute)], minute)
+}
+
+fn deletion(source: &Source, path: &str, minute: u32) -> String {
     let at = format!(r#"change="deleted" datetime="2026-11-20T10:{minute:02}:00Z""#);
-    notification_of(&[support::entry(&source.url(path), &at)], minute)
+    support::entry(&source.url(path), &at)
+}
+
+#[tokio::test]
+async fn a_deletion_that_only_a_hub_tells_of_waits_for_the_change_list_that_names_it() {
+    let mut copy = Following::from(source_of_changes).await;
+    copy.deliver("a.1", &of_deletion(&copy.source, "/a", 1)).await;
+    let report = copy.destination.synchronised().await;
+    assert_eq!((report.deleted, report.in_step()), (0, true), "{report:?}");
+    assert_eq!(copy.files(), expected(&[("a", "1")]));
+    assert_eq!(copy.last(), None, "it stays open, so that the list is read again");
+
+    let root = r#"<rs:md capability="changelist" from="2026-11-20T09:00:00Z"/>"#;
+    let list = support::document("urlset", root, &[deletion(&copy.source, "/a", 1)]);
+    copy.source.put("/changelist.xml", list.as_bytes());
+    while copy.destination.synchronised().await.deleted == 0 {}
+    assert_eq!((copy.files(), copy.last()), (expected(&[]), Some(1)));
+    copy.destination.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_change_list_a_deletion_that_only_a_hub_tells_of_waits_for_the_next_resource_list() {
+    let mut copy = Following::from(source_without_change_list).await;
+    copy.source.remove("/d");
+    copy.deliver("a.1", &of_deletion(&copy.source, "/d", 1)).await;
+    assert_eq!(copy.destination.synchronised().await.deleted, 0);
+    assert_eq!((copy.files(), copy.last()), (expected(&[("a", "1"), ("d", "1")]), Some(1)));
+    publish_later(&copy.source, &[("/a", "1")]);
+    copy.deliver("b.1", &copy.source.notification()).await;
+    assert_eq!(copy.destination.synchronised().await.deleted, 1);
+    assert_eq!(copy.files(), expected(&[("a", "1")]));
+    copy.destination.stop().await;
 }
 
 async fn source_without_change_list(hub: &Hub) -> Source {
@@ -195,12 +225,12 @@ async fn cn001_without_a_change_list_what_notifications_told_is_known_after_a_re
     let mut copy = Following::from(source_without_change_list).await;
     copy.deliver("a.1", &of_minute(&copy.source, "/a", "2", 1)).await;
     copy.deliver("a.2", &of_minute(&copy.source, "/b", "1", 2)).await;
-    copy.source.remove("/d");
-    copy.deliver("a.3", &of_deletion(&copy.source, "/d", 3)).await;
+    copy.deliver("a.3", &of_deletion(&copy.source, "/b", 3)).await;
     while copy.last() != Some(3) {
         copy.destination.synchronised().await;
     }
-    assert_eq!(copy.files(), expected(&[("a", "2"), ("b", "1")]));
+    let all = expected(&[("a", "2"), ("b", "1"), ("d", "1")]);
+    assert_eq!(copy.files(), all);
     copy.destination.stop().await;
 
     // The list is as it was, and every file is compared.
@@ -209,8 +239,31 @@ async fn cn001_without_a_change_list_what_notifications_told_is_known_after_a_re
     let mut second = Destination::start(again);
     copy.hub.accept(600).await;
     let report = second.synchronised().await;
-    assert!(report.in_step() && report.unchanged == 2, "{report:?}");
-    assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("b", "1")]));
+    assert!(report.in_step() && report.unchanged == 3, "{report:?}");
+    let now = files(copy.directory.path());
+    assert_eq!(now, all, "a deletion that only the hub told of leaves the creation known");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_notifications_told_is_known_after_a_restart_with_other_flags() {
+    let keeps = |options: &mut ListenOptions| options.sync.delete = false;
+    let mut copy = Following::begin(source_without_change_list, keeps).await;
+    copy.deliver("a.1", &of_minute(&copy.source, "/a", "2", 1)).await;
+    copy.deliver("a.2", &of_minute(&copy.source, "/b", "1", 2)).await;
+    while copy.last() != Some(2) {
+        copy.destination.synchronised().await;
+    }
+    copy.destination.stop().await;
+
+    let mut again = options(&copy.source, copy.directory.path());
+    assert!(again.sync.delete, "the list, by which files are removed now, is older than all that was told");
+    again.service.listen = copy.at.address;
+    let mut second = Destination::start(again);
+    copy.hub.accept(600).await;
+    let report = second.synchronised().await;
+    assert!(report.in_step() && report.unchanged == 3, "{report:?}");
+    assert_eq!(files(copy.directory.path()), expected(&[("a", "2"), ("b", "1"), ("d", "1")]));
     second.stop().await;
 }
 
@@ -222,9 +275,11 @@ async fn cn009_a_notification_that_is_late_takes_back_nothing_that_happened_afte
     while copy.last() != Some(2) {
         copy.destination.synchronised().await;
     }
-    copy.deliver("a.3", &of_deletion(&copy.source, "/b", 2)).await;
+    let late = of_minute(&copy.source, "/b", "0", 2);
+    copy.source.put("/b", b"1");
+    copy.deliver("a.3", &late).await;
     while copy.last() != Some(3) {
-        copy.destination.synchronised().await;
+        assert_eq!(copy.destination.synchronised().await.failed, 0, "the older version is not asked for");
     }
     assert_eq!(copy.files(), expected(&[("a", "2"), ("b", "1"), ("d", "1")]));
     copy.destination.stop().await;

@@ -274,6 +274,23 @@ async fn a_source_that_fails_is_tried_again_and_its_notification_stays_open() {
 }
 
 #[tokio::test]
+async fn status_tells_of_a_synchronisation_that_failed_until_one_succeeds() {
+    let mut copy = Following::of(&[("/a", "1")]).await;
+    let state = copy.directory.path().join(STATE_FOLDER);
+    let last = || status(&state).unwrap().unwrap().last_sync.unwrap();
+    assert!(last().in_step());
+    copy.source.remove("/resourcelist.xml");
+    copy.notify("a.1").await;
+    let cause = copy.destination.failed().await;
+    assert!(!last().in_step());
+    assert_eq!(last().failed, Some(cause));
+    publish(&copy.source, &[("/a", "2")]);
+    copy.destination.synchronised().await;
+    assert!(last().in_step());
+    copy.destination.stop().await;
+}
+
+#[tokio::test]
 async fn the_safety_look_needs_no_notification() {
     let mut copy = Following::with(&[("/a", "1")], |options| options.poll = Duration::from_millis(300)).await;
     publish(&copy.source, &[("/a", "2")]);
