@@ -70,6 +70,11 @@ pub(crate) fn is_state_folder(folder: &Path) -> bool {
     folder.join(MARK_NAME).symlink_metadata().is_ok()
 }
 
+/// Whether no copy treats this folder as a part of itself: a state is kept in it, or it is another copy.
+pub(crate) fn is_foreign(folder: &Path) -> bool {
+    is_state_folder(folder) || is_state_folder(&folder.join(STATE_FOLDER))
+}
+
 pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
