@@ -110,7 +110,7 @@ impl<'s> Run<'s> {
                 tracing::info!(%error, "cannot save which files were here before the copy");
             }
             // Makes the renames durable; once per folder is enough.
-            folder.sync_folders(&changed)?;
+            folder.end_changes(&changed)?;
             // After the files, so that the record never claims more than the disk has. The point comes before the digests: a
             // handled list counts only together with the point from which its changes continue.
             let point = copy_state.map_or(Ok(()), |one| one.save(&folder));

@@ -115,6 +115,7 @@ pub(crate) struct FileResult {
 impl<'s> Executor<'s> {
     pub(crate) fn new(run: &'s Run<'s>, file_map: Arc<FileMap>, known: FileCache, may_remove: bool) -> Self {
         let Run { target, options, .. } = *run;
+        run.folder.begin_changes();
         let placer = Placer {
             directory: target.directory.clone(),
             base: target.base.clone(),
