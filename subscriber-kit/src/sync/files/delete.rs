@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::state_folder::{STATE_FOLDER, is_foreign};
+use crate::state_folder::{STATE_FOLDER, UNFINISHED, is_foreign};
 use crate::sync::Target;
 use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
@@ -157,8 +157,25 @@ pub(crate) struct Folder<'f> {
     pub(crate) state: Option<&'f Path>,
 }
 
-/// Everything but folders, without following symbolic links. State folders of any program and other copies are left out.
+/// Everything but folders, without following symbolic links. State folders of any program, other copies and unfinished files are
+/// left out.
 pub(crate) fn local_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
+    all_files(folder).filter(|entry| !entry.as_ref().is_ok_and(is_unfinished))
+}
+
+/// Removes what killed runs left unfinished beside its places. What cannot be removed does no harm.
+pub(super) fn sweep(folder: &Folder<'_>) {
+    for left in all_files(folder).filter_map(Result::ok).filter(is_unfinished) {
+        let _ = std::fs::remove_file(left.path());
+    }
+}
+
+fn is_unfinished(entry: &DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
+/// As [`local_files`], with the unfinished ones.
+fn all_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
     let state = folder.state.map(Path::to_owned);
     WalkDir::new(folder.directory)
         .min_depth(1)

@@ -14,9 +14,10 @@ use serde::Serialize;
 use tempfile::{NamedTempFile, TempDir};
 use walkdir::WalkDir;
 
+use super::delete;
 use super::disk::Disk;
 use crate::space::free_space;
-use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, make_private_folder};
+use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, UNFINISHED, make_private_folder};
 use crate::sync::{SyncError, Target};
 
 const WORK_NAME: &str = "work";
@@ -81,7 +82,7 @@ pub(crate) struct CopyFolder {
 }
 
 impl CopyFolder {
-    /// Locks the copy, and removes what a run that did not end left in the work folder.
+    /// Locks the copy, and removes what a run that did not end left unfinished.
     pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         state_folder::make(&path)?;
@@ -95,6 +96,7 @@ impl CopyFolder {
         if folder.has_unsynced_names.load(Ordering::Relaxed) {
             // What such a run put in place may not be durable, and this one takes it as it is.
             folder.sync_names(&target.directory)?;
+            delete::sweep(&target.folder());
             fs::remove_dir_all(&folder.work)?;
             folder.has_unsynced_names.store(false, Ordering::Relaxed);
         }
@@ -287,6 +289,7 @@ impl Staging {
 
 pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
+    builder.prefix(UNFINISHED);
     // Other users may read the copy as the umask allows, unlike most temporary files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -354,10 +357,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
         let killed = CopyFolder::open(&target).unwrap();
-        let (_, left) = killed.unfinished().unwrap().keep().unwrap();
+        let inner = folder.path().join("inner");
+        state_folder::make(&inner.join(STATE_FOLDER)).unwrap();
+        // A part of the copy on another file system.
+        let part = folder.path().join("part");
+        fs::create_dir(&part).unwrap();
+        let [left, beside, of_another] =
+            [&killed.work, &part, &inner].map(|folder| unfinished_in(folder).unwrap().keep().unwrap().1);
         drop(killed);
-        assert!(left.exists());
+        assert!(left.exists() && beside.exists());
+        assert_eq!(delete::local_files(&target.folder()).count(), 0, "it is no file of the copy");
         let _next = CopyFolder::open(&target).unwrap();
-        assert!(!left.exists());
+        assert!(!left.exists() && !beside.exists());
+        assert!(of_another.exists(), "another copy's run may still write it");
     }
 }
