@@ -80,6 +80,7 @@ pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub(crate) use files::download::blocking;
 pub use files::resource_error::ResourceError;
+pub use mixed_folders::overlap;
 pub(crate) use mixed_folders::refuse_mixed_folders;
 pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;
