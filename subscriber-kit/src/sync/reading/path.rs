@@ -187,11 +187,18 @@ pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
     Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
 }
 
-/// Names are text, and some characters have a meaning.
+/// Names are text.
 #[cfg(not(unix))]
 pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
+    text_name(bytes)
+}
+
+/// Some characters have a meaning: a name with `:` may be that of another drive, and its path would replace all before it. What a
+/// name ends with may be dropped.
+#[cfg(any(not(unix), test))]
+fn text_name(bytes: Vec<u8>) -> Result<OsString, PathError> {
     let text = String::from_utf8(bytes).map_err(|_| PathError::Characters)?;
-    if text.chars().any(|c| c.is_control() || c == '\\') {
+    if text.chars().any(|c| c.is_control() || matches!(c, '\\' | ':')) || text.ends_with(['.', ' ']) {
         return Err(PathError::Characters);
     }
     Ok(text.into())
@@ -344,6 +351,15 @@ mod tests {
             assert_eq!(path.as_os_str().as_bytes(), name, "{written}");
             assert_eq!(path.components().count(), 1, "{written}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_text_leads_to_no_other_drive_or_folder() {
+        for refused in ["C:", "c:x", "a:stream", "..\\x", ".. ", "...", "a\nb"] {
+            assert_eq!(text_name(refused.into()), Err(PathError::Characters), "{refused}");
+        }
+        assert_eq!(text_name(b"\xff".to_vec()), Err(PathError::Characters));
+        assert_eq!(text_name("a ü.txt".into()), Ok("a ü.txt".into()));
     }
 
     #[test]
