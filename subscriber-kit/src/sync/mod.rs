@@ -78,7 +78,6 @@ pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
 pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
-pub(crate) use files::download::blocking;
 pub use files::resource_error::ResourceError;
 pub use mixed_folders::overlap;
 pub(crate) use mixed_folders::refuse_mixed_folders;

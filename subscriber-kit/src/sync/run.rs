@@ -8,9 +8,9 @@ use std::time::Duration;
 use url::Url;
 
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, refuse_mixed_folders};
+use crate::blocking::blocking;
 use crate::fetch::Client;
 use crate::notification::DatedChange;
-use crate::sync::files::download::blocking;
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::run_outcome::RunOutcome;
 use crate::sync::reading::filter::Filter;
