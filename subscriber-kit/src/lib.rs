@@ -82,6 +82,7 @@
 //! ```
 #![deny(missing_docs)]
 
+mod blocking;
 pub mod discover;
 mod disk_error;
 pub mod fetch;

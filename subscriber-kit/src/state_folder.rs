@@ -21,6 +21,9 @@ pub(crate) const COPY_LOCK_NAME: &str = "copy.lock";
 /// that no Source can name it.
 const MARK_NAME: &str = ".resync-destination-state";
 
+/// How the name of a file begins that is not complete. As with the mark, no Source can name it.
+pub(crate) const UNFINISHED: &str = ".resync-destination-unfinished-";
+
 /// Takes a lock of a state folder; `None` while another process has it.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<FileLock>> {
     lock_by(|| FileLock::try_acquire(path))
@@ -68,6 +71,11 @@ fn make_by(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<
 /// Whether a state is kept in this folder.
 pub(crate) fn is_state_folder(folder: &Path) -> bool {
     folder.join(MARK_NAME).symlink_metadata().is_ok()
+}
+
+/// Whether no copy treats this folder as a part of itself: a state is kept in it, or it is another copy.
+pub(crate) fn is_foreign(folder: &Path) -> bool {
+    is_state_folder(folder) || is_state_folder(&folder.join(STATE_FOLDER))
 }
 
 pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {

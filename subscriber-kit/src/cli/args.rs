@@ -15,7 +15,7 @@ use resync_common::words::counted;
 use resync_core::datetime::{DateTime, DateTimeError};
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
-use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions};
+use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions, overlap};
 use url::Url;
 
 use super::help::HELP;
@@ -319,9 +319,26 @@ impl Listen {
         if self.url.len() > 1 && self.kept.versions.is_some() {
             return Err("--versions works with one copy only: each needs a directory of its own".to_owned());
         }
+        check_apart(&self.into)?;
         self.service.access.check_one_origin(&self.url)?;
         Ok(self.url.iter().cloned().zip(self.into.iter().cloned()).collect())
     }
+}
+
+/// Refuses copies of which one would be within another, or the same.
+fn check_apart(directories: &[PathBuf]) -> Result<(), String> {
+    for (number, one) in directories.iter().enumerate() {
+        // One that cannot be looked at fails by itself.
+        let others = &directories[..number];
+        if let Some(other) = others.iter().find(|other| overlap(one, other).unwrap_or(false)) {
+            return Err(format!(
+                "--into {} and --into {} overlap; give each copy a directory apart from the others",
+                other.display(),
+                one.display()
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Subscribe {
@@ -698,6 +715,25 @@ mod tests {
             assert!(subscribe.topics().is_err());
         }
         assert!(copies("http://b.example/", "--poll=1h").is_ok());
+    }
+
+    #[test]
+    fn each_of_several_copies_has_a_directory_apart_from_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let copies = |directories: [&str; 3]| {
+            let into = directories.into_iter().flat_map(|name| ["--into".into(), folder.path().join(name)]);
+            let line = ["x", "listen", "http://a.example/", "http://b.example/", "http://c.example/"];
+            let line = line.map(PathBuf::from).into_iter().chain(into);
+            let Command::Listen(listen) = Cli::parse_from(line).command else {
+                panic!("it is no other command")
+            };
+            listen.copies()
+        };
+        for overlapping in [["1", "2", "1"], ["1", "2", "./2"], ["1", "2/3", "2"], ["1", "2", "2/3"]] {
+            let said = copies(overlapping).unwrap_err();
+            assert!(said.contains("overlap"), "{said}");
+        }
+        assert_eq!(copies(["1", "2", "12"]).unwrap().len(), 3);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use resync_core::xml::Reader;
 use serde::Serialize;
 use url::Url;
 
+use crate::blocking::blocking;
 use crate::fetch::Client;
 use crate::text;
 
@@ -40,7 +41,7 @@ pub struct Measure {
 /// Why it cannot be fetched or read, as a sentence.
 pub async fn measure(client: &Client, url: &Url) -> Result<Measure, String> {
     let fetched = client.document(url).await.map_err(|error| error.to_string())?;
-    let read = tokio::task::spawn_blocking(move || {
+    blocking(move || {
         let mut reader = Reader::new(BufReader::new(&fetched.file)).map_err(|error| error.to_string())?;
         let header = reader.header();
         let metadata = &header.metadata;
@@ -59,6 +60,6 @@ pub async fn measure(client: &Client, url: &Url) -> Result<Measure, String> {
             measure.listed_bytes = measure.listed_bytes.saturating_add(length);
         }
         Ok(measure)
-    });
-    read.await.expect("reading a document does not panic, and its task is never aborted")
+    })
+    .await
 }

@@ -21,6 +21,7 @@ use resync_core::websub::key::TopicUrl;
 use resync_core::xml::{Limit, ReadError, Reader};
 use url::Url;
 
+use crate::blocking::blocking;
 use crate::fetch::{Client, FetchError, Fetched, led_to};
 pub use measure::{Measure, measure};
 pub(crate) use saved::SavedSource;
@@ -382,14 +383,14 @@ struct Page {
 
 async fn parse(fetched: Fetched) -> Result<Parsed, Page> {
     let Fetched { url, mut file, .. } = fetched;
-    let read = tokio::task::spawn_blocking(move || {
+    blocking(move || {
         read_parsed(&url, &file).map_err(|error| {
             // A page that cannot be read again has no links.
             let linked = if file.rewind().is_ok() { hints::linked_from_html(file, &url) } else { Vec::new() };
             Page { error, linked }
         })
-    });
-    read.await.expect("reading a document does not panic, and its task is never aborted")
+    })
+    .await
 }
 
 fn read_parsed(url: &Url, file: &std::fs::File) -> Result<Parsed, ReadError> {

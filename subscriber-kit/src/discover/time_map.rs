@@ -13,6 +13,7 @@ use serde::Serialize;
 use url::Url;
 
 use super::{DiscoverError, Source};
+use crate::blocking::blocking;
 use crate::fetch::{Client, Deadline, FetchError, Fetched, Follow, MAX_URL, is_moved, led_to};
 use crate::text;
 
@@ -154,8 +155,7 @@ async fn listed(client: &Client, source: &Source, original: &Url) -> Places {
             }
         };
         let wanted = original.clone();
-        let searching = tokio::task::spawn_blocking(move || searched(&fetched, &wanted));
-        match searching.await.expect("reading a document does not panic, and its task is never aborted") {
+        match blocking(move || searched(&fetched, &wanted)).await {
             Ok((Some(places), _)) => return places,
             Ok((None, parts)) => open.extend(parts),
             Err(error) => tracing::debug!(%error, %list, "cannot search a list for a resource"),

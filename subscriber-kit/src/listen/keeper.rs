@@ -17,12 +17,13 @@ use super::looks::Looks;
 use super::retry_schedule::{Remaining, RetrySchedule};
 use super::version_fetching::VersionFetching;
 use super::{Events, ListenError, ListenEvent, ListenOptions};
+use crate::blocking::blocking;
 use crate::discover::Channel;
 use crate::notification::{Interval, Meaning, meaning};
 use crate::receive::{Deliveries, Delivery, HookQueue, HookResult, Notification, Receipt};
 use crate::state::{LastSync, StateError};
 use crate::subscribe::{Lease, Subscriber, keep_channels};
-use crate::sync::{Depth, Report, SyncError, blocking};
+use crate::sync::{Depth, Report, SyncError};
 use crate::timing::{LONGEST_RETRY, at, ended, pauses, sooner};
 
 /// How long the first synchronisation waits for the subscription, so that no second one is needed after it.

@@ -5,13 +5,14 @@ use std::time::Duration;
 use url::Url;
 
 use super::{Events, ListenError, ListenEvent, ListenOptions};
+use crate::blocking::blocking;
 use crate::discover::{Channel, DiscoverError, SavedSource, Set, discover};
 use crate::fetch::Client;
 use crate::notification::changes;
 use crate::subscribe::Subscriber;
 use crate::sync::{
-    CopiedSource, Depth, Offer, Report, SyncError, SyncOptions, Target, VersionsReport, blocking,
-    fetch_versions, synchronise_with_notified,
+    CopiedSource, Depth, Offer, Report, SyncError, SyncOptions, Target, VersionsReport, fetch_versions,
+    synchronise_with_notified,
 };
 use crate::timing::{LONGEST_RETRY, pauses};
 

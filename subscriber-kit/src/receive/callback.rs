@@ -47,10 +47,9 @@ use resync_core::websub::query_signature::{X_HUB_QUERY_SIGNATURE, is_query_signe
 use resync_core::websub::secret::Secret;
 use resync_core::websub::signature::{SignatureError, SignedBody, X_HUB_SIGNATURE};
 use resync_core::websub::verification::Verification;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::inbox::{Deliveries, Delivery, NotAccepted, Received, accept};
+use super::inbox::{Deliveries, NotAccepted, Queue, Received, accept};
 use super::incoming_bytes::{IncomingBytes, Reservation};
 use crate::state::{Subscriptions, VerificationAnswer};
 
@@ -130,7 +129,7 @@ pub struct Callback {
 #[derive(Debug)]
 struct Shared {
     subscriptions: Subscriptions,
-    sender: mpsc::Sender<Delivery>,
+    queue: Queue,
     incoming: IncomingBytes,
     options: CallbackOptions,
 }
@@ -142,12 +141,10 @@ impl Callback {
     /// first.
     #[must_use]
     pub fn new(subscriptions: &Subscriptions, options: CallbackOptions) -> (Self, Deliveries) {
-        let (sender, receiver) = mpsc::channel(options.capacity.max(1));
+        let (queue, deliveries) = Deliveries::new(subscriptions, options.capacity.max(1));
         let incoming = IncomingBytes::new(options.max_waiting_bytes);
-        let shared = Shared { subscriptions: subscriptions.clone(), sender, incoming, options };
-        let unfinished = subscriptions.take_unfinished().into_iter();
-        let unfinished = unfinished.filter_map(|one| Delivery::resume(one, subscriptions)).collect();
-        (Self { shared: Arc::new(shared) }, Deliveries { unfinished, receiver })
+        let shared = Shared { subscriptions: subscriptions.clone(), queue, incoming, options };
+        (Self { shared: Arc::new(shared) }, deliveries)
     }
 
     /// Whether the path belongs to one of its subscriptions.
@@ -277,7 +274,7 @@ impl Shared {
             body,
         };
         let max_waiting = self.options.max_waiting_bytes;
-        let accepted = accept(&self.subscriptions, token, received, &self.sender, max_waiting).await;
+        let accepted = accept(&self.subscriptions, token, received, &self.queue, max_waiting).await;
         accepted.map_err(Refusal::NotAccepted)
     }
 

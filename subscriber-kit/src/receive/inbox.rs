@@ -1,6 +1,8 @@
 //! The inbox: each authentic notification is handed over once, and its receipt records that it was handled.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
 use resync_core::websub::identity::NotificationId;
 use resync_core::websub::key::TopicUrl;
@@ -9,14 +11,20 @@ use resync_core::websub::signature::SignedBody;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Notification;
 use crate::state::{Arrival, Identity, Stage, StateError, SubscriptionId, Subscriptions, Unfinished, Window};
+use crate::timing::at;
+
+/// After how long a dropped notification is handed over again, so that one that cannot be handled yet keeps nobody busy.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// One authentic notification.
 ///
-/// If it is dropped without [`Delivery::done`], it counts as not handled: it is handed over again after a restart, or earlier if
-/// the hub sends it again.
+/// If it is dropped without [`Delivery::done`], it counts as not handled: [`Deliveries::next`] returns it again a second later, or
+/// after a restart, and until then it counts as waiting. Without a folder for the state, it comes again only if the hub sends it
+/// again.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -31,7 +39,7 @@ pub struct Delivery {
     /// The `Link` header: unsigned, so a hint only (W-173).
     pub links: LinkHeader,
     /// The body, its signature checked.
-    pub body: SignedBody,
+    pub body: Arc<SignedBody>,
     /// Records that this notification is handled.
     pub receipt: Receipt,
 }
@@ -45,13 +53,22 @@ impl Delivery {
         self.receipt.done().await
     }
 
+    /// Without what is needed to hand it over again, which only a restart does from now on.
     pub(crate) fn into_notification(self) -> (Receipt, Notification) {
-        let Self { id, topic, content_type, body, receipt, .. } = self;
-        (receipt, Notification { id, topic, content_type, body: body.into_body() })
+        let Self { id, topic, content_type, body, mut receipt, .. } = self;
+        receipt.again = None;
+        (receipt, Notification { id, topic, content_type, body: Arc::unwrap_or_clone(body).into_body() })
+    }
+
+    /// If the journal has it, it is handed over again by `again`.
+    fn new(content: Content, mut receipt: Receipt, again: &Again) -> Self {
+        receipt.again = receipt.record.map(|_| Box::new((content.clone(), again.clone())));
+        let Content { id, topic, skipped, content_type, links, body } = content;
+        Self { id, topic, skipped, content_type, links, body, receipt }
     }
 
     /// Hands over again what an earlier run did not finish; `None` if its subscription is unknown.
-    pub(super) fn resume(unfinished: Unfinished, subscriptions: &Subscriptions) -> Option<Self> {
+    fn resume(unfinished: Unfinished, subscriptions: &Subscriptions, again: &Again) -> Option<Self> {
         let bytes = unfinished.bytes();
         let Unfinished { arrival, body, slot } = unfinished;
         let topic = subscriptions.with(&arrival.token, |record| record.topic.clone())?;
@@ -62,20 +79,35 @@ impl Delivery {
             bytes,
             subscriptions: subscriptions.clone(),
             is_done: false,
+            again: None,
         };
-        Some(Self {
+        let content = Content {
             id: arrival.id,
             topic,
             skipped: arrival.skipped,
             content_type: arrival.content_type,
             links: LinkHeader::parse(arrival.links),
-            body,
-            receipt,
-        })
+            body: Arc::new(body),
+        };
+        Some(Self::new(content, receipt, again))
     }
 }
 
-/// Records that a notification is handled, without holding its body.
+/// A [`Delivery`] without its receipt.
+#[derive(Clone, Debug)]
+struct Content {
+    id: Option<NotificationId>,
+    topic: TopicUrl,
+    skipped: u64,
+    content_type: Option<String>,
+    links: LinkHeader,
+    body: Arc<SignedBody>,
+}
+
+/// The way back of a dropped notification, and when it is due.
+type Again = mpsc::UnboundedSender<(Instant, Delivery)>;
+
+/// Records that a notification is handled. Dropping it is as dropping the [`Delivery`].
 #[derive(Debug)]
 pub struct Receipt {
     subscription: SubscriptionId,
@@ -86,6 +118,8 @@ pub struct Receipt {
     bytes: u64,
     subscriptions: Subscriptions,
     is_done: bool,
+    /// `None` if only a restart hands it over again.
+    again: Option<Box<(Content, Again)>>,
 }
 
 impl Receipt {
@@ -118,10 +152,33 @@ impl Receipt {
         }
         subscriptions.journal_done(records).await
     }
+
+    /// Hands the notification over again, with a receipt that takes the place of this one.
+    fn hand_over_again(&self, content: Content, again: &Again) {
+        let receipt = Self {
+            subscription: self.subscription.clone(),
+            slot: self.slot,
+            record: self.record,
+            bytes: self.bytes,
+            subscriptions: self.subscriptions.clone(),
+            is_done: false,
+            again: None,
+        };
+        let delivery = Delivery::new(content, receipt, again);
+        if let Err(refused) = again.send((Instant::now() + AGAIN_AFTER, delivery)) {
+            // Nobody takes it before a restart.
+            let (_, mut delivery) = refused.0;
+            delivery.receipt.again = None;
+        }
+    }
 }
 
 impl Drop for Receipt {
     fn drop(&mut self) {
+        if let Some(again) = self.again.take().filter(|_| !self.is_done && self.record.is_some()) {
+            let (content, again) = *again;
+            return self.hand_over_again(content, &again);
+        }
         // An open record in the journal still counts, since it is handed over again.
         let is_left = !self.is_done && self.record.is_some();
         if !self.is_done {
@@ -184,7 +241,7 @@ pub(super) async fn accept(
     subscriptions: &Subscriptions,
     token: &str,
     received: Received,
-    sender: &mpsc::Sender<Delivery>,
+    queue: &Queue,
     max_waiting: u64,
 ) -> Result<(), NotAccepted> {
     let identity = received.id.map(|id| Identity::new(id, received.body.body()));
@@ -194,8 +251,9 @@ pub(super) async fn accept(
         }
         let arrival = received.arrival(token);
         let bytes = arrival.bytes(&received.body);
-        let permit = reserve(subscriptions, sender, bytes, max_waiting)?;
-        let delivery = stage(window, identity, received, subscriptions, token, bytes);
+        let permit = reserve(subscriptions, &queue.new, bytes, max_waiting)?;
+        let (content, receipt) = stage(window, identity, received, subscriptions, token, bytes);
+        let delivery = Delivery::new(content, receipt, &queue.again);
         Ok(hand_over_once_saved(delivery, arrival, permit))
     };
     let saved = subscriptions.with_open_window(token, admit).ok_or(NotAccepted::BeingForgotten)??;
@@ -240,7 +298,7 @@ fn stage(
     subscriptions: &Subscriptions,
     token: &str,
     bytes: u64,
-) -> Delivery {
+) -> (Content, Receipt) {
     let Received { id, topic, content_type, links, body } = received;
     let skipped = id.map_or(0, |id| window.skipped(id));
     let record = subscriptions.journal_number();
@@ -254,8 +312,9 @@ fn stage(
         bytes,
         subscriptions: subscriptions.clone(),
         is_done: false,
+        again: None,
     };
-    Delivery { id, topic, skipped, content_type, links, body, receipt }
+    (Content { id, topic, skipped, content_type, links, body: Arc::new(body) }, receipt)
 }
 
 /// Writes it to the journal, then hands it over; returns who says whether it was written. Without a journal hands it over at once.
@@ -269,7 +328,7 @@ fn hand_over_once_saved(
         return None;
     };
     let arrival = Arrival { number, skipped: delivery.skipped, ..arrival };
-    let (subscriptions, body) = (delivery.receipt.subscriptions.clone(), delivery.body.clone());
+    let (subscriptions, body) = (delivery.receipt.subscriptions.clone(), Arc::clone(&delivery.body));
     let (send, saved) = oneshot::channel();
     let then = move |result: std::io::Result<()>| {
         let is_saved = result.is_ok();
@@ -297,20 +356,48 @@ fn give_up(mut delivery: Delivery) {
     drop(delivery);
 }
 
+/// The sending end of [`Deliveries`].
+#[derive(Debug)]
+pub(super) struct Queue {
+    new: mpsc::Sender<Delivery>,
+    again: Again,
+}
+
 /// The receiving end of a [`Callback`](super::Callback).
 #[derive(Debug)]
 pub struct Deliveries {
     /// What an earlier run did not finish.
-    pub(super) unfinished: VecDeque<Delivery>,
-    pub(super) receiver: mpsc::Receiver<Delivery>,
+    unfinished: VecDeque<Delivery>,
+    receiver: mpsc::Receiver<Delivery>,
+    /// The first of those that were dropped, and when it is due.
+    dropped: Option<(Instant, Delivery)>,
+    /// The others. The last field: what the fields before it hold comes here when they are dropped.
+    returned: mpsc::UnboundedReceiver<(Instant, Delivery)>,
 }
 
 impl Deliveries {
-    /// The next notification; `None` when no callback is left that could deliver one.
+    /// Begins with what an earlier run did not finish. So many others may wait.
+    pub(super) fn new(subscriptions: &Subscriptions, capacity: usize) -> (Queue, Self) {
+        let (new, receiver) = mpsc::channel(capacity);
+        let (again, returned) = mpsc::unbounded_channel();
+        let left = subscriptions.take_unfinished().into_iter();
+        let unfinished = left.filter_map(|one| Delivery::resume(one, subscriptions, &again)).collect();
+        (Queue { new, again }, Self { unfinished, receiver, dropped: None, returned })
+    }
+
+    /// The next notification; `None` when no callback is left that could deliver one, and no notification that could come again.
     pub async fn next(&mut self) -> Option<Delivery> {
-        match self.unfinished.pop_front() {
-            Some(unfinished) => Some(unfinished),
-            None => self.receiver.recv().await,
+        if let Some(unfinished) = self.unfinished.pop_front() {
+            return Some(unfinished);
+        }
+        loop {
+            let due = self.dropped.as_ref().map(|(due, _)| *due);
+            tokio::select! {
+                Some(new) = self.receiver.recv() => return Some(new),
+                Some(dropped) = self.returned.recv(), if due.is_none() => self.dropped = Some(dropped),
+                () = at(due), if due.is_some() => return self.dropped.take().map(|(_, dropped)| dropped),
+                else => return None,
+            }
         }
     }
 }
@@ -356,15 +443,15 @@ mod tests {
     async fn a_notification_without_an_id_keeps_its_subscription_until_it_is_handled() {
         let folder = tempfile::tempdir().unwrap();
         let subscriptions = Subscriptions::open(folder.path()).unwrap();
-        let (sender, mut receiver) = mpsc::channel(1);
+        let (queue, mut deliveries) = Deliveries::new(&subscriptions, 1);
         let id = add_old(&subscriptions).await;
-        accept(&subscriptions, &id.0, received(None), &sender, MAX_WAITING).await.unwrap();
+        accept(&subscriptions, &id.0, received(None), &queue, MAX_WAITING).await.unwrap();
         add(&subscriptions, "http://new.example/").await;
         assert!(subscriptions.get(&id).is_some(), "it waits");
-        receiver.recv().await.unwrap().done().await.unwrap();
+        deliveries.next().await.unwrap().done().await.unwrap();
         add(&subscriptions, "http://newer.example/").await;
         assert!(subscriptions.get(&id).is_none(), "it is handled");
-        let late = accept(&subscriptions, &id.0, received(None), &sender, MAX_WAITING).await;
+        let late = accept(&subscriptions, &id.0, received(None), &queue, MAX_WAITING).await;
         assert!(matches!(late, Err(NotAccepted::BeingForgotten)), "its body may have been on its way");
     }
 
@@ -372,11 +459,12 @@ mod tests {
     async fn a_notification_that_was_dropped_comes_after_a_restart_though_its_subscription_is_long_over() {
         let folder = tempfile::tempdir().unwrap();
         let subscriptions = Subscriptions::open(folder.path()).unwrap();
-        let (sender, mut receiver) = mpsc::channel(1);
+        let (queue, mut deliveries) = Deliveries::new(&subscriptions, 1);
         let id = add_old(&subscriptions).await;
         let received = received(Some(NotificationId { topic: 7, offset: 9 }));
-        accept(&subscriptions, &id.0, received, &sender, MAX_WAITING).await.unwrap();
-        drop(receiver.recv().await.unwrap());
+        accept(&subscriptions, &id.0, received, &queue, MAX_WAITING).await.unwrap();
+        drop(deliveries.next().await.unwrap());
+        drop(deliveries);
         add(&subscriptions, "http://new.example/").await;
         drop(subscriptions);
         let subscriptions = Subscriptions::open(folder.path()).unwrap();
@@ -385,5 +473,26 @@ mod tests {
         // It waits for its receiver, and no longer among what is left.
         add(&subscriptions, "http://newer.example/").await;
         assert!(subscriptions.get(&id).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dropped_comes_again_until_it_is_done_and_then_takes_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let subscriptions = Subscriptions::open(folder.path()).unwrap();
+        let (queue, mut deliveries) = Deliveries::new(&subscriptions, 8);
+        let id = add(&subscriptions, "http://topic.example/").await;
+        let numbered = |offset| received(Some(NotificationId { topic: 7, offset }));
+        // One that waits fills it.
+        let take = |received| accept(&subscriptions, &id.0, received, &queue, 1);
+        take(numbered(1)).await.unwrap();
+        for _ in 0..3 {
+            let again = tokio::time::timeout(AGAIN_AFTER * 2, deliveries.next()).await.unwrap().unwrap();
+            assert_eq!((again.id.unwrap().offset, again.body.body()), (1, &b"body"[..]));
+        }
+        assert!(matches!(take(numbered(2)).await, Err(NotAccepted::Full)));
+        take(numbered(1)).await.expect("a repetition takes no room");
+        deliveries.next().await.unwrap().done().await.unwrap();
+        take(numbered(2)).await.unwrap();
+        assert_eq!(deliveries.next().await.unwrap().id.unwrap().offset, 2);
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! # What is guaranteed
 //! * **Nothing acknowledged is lost.** If the state is kept in a folder, a notification is on disk before its 2xx. It is handed
-//!   over again after a restart unless [`Delivery::done`] was called. If it cannot be written, the answer is 503.
+//!   over again, soon or after a restart, unless [`Delivery::done`] was called. If it cannot be written, the answer is 503.
 //! * **Every authentic notification is handed over**, in the order of delivery, those of an earlier run first. One is left out
 //!   only as a repetition: its [`NotificationId`](resync_core::websub::identity::NotificationId) *and* its body equal those of
 //!   one that is being handled, or of the last [`REMEMBERED`] that were. The id is not signed, so nothing is concluded from it
 //!   alone. A forged id suppresses nothing else, and a hub that was restored from a backup and repeats its offsets is believed.
 //! * **It may be handed over again**: after a crash, after more than [`REMEMBERED`] others, if the hub sends no id, or if it
-//!   was dropped without [`Delivery::done`] and the hub sends it again.
+//!   was dropped without [`Delivery::done`].
 //! * **Gaps are reported**: [`Delivery::skipped`] counts the notifications that are missing before this one by the hub's
 //!   numbers.
 //! * What remains to a forger with a captured delivery: to have it handed over again under other ids, and to announce the id

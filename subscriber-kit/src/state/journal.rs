@@ -380,7 +380,7 @@ impl Writer {
     }
 }
 
-/// Reextents the file by one with the open records alone.
+/// Replaces the file by one with the open records alone.
 fn rewrite(
     path: &Path,
     key: &Secret,

@@ -26,6 +26,7 @@ use url::Url;
 
 pub use crate::state_folder::STATE_FOLDER;
 
+use crate::blocking::blocking;
 use crate::discover::SavedSource;
 use crate::disk_error::is_of_the_path;
 use crate::state_folder;
@@ -232,8 +233,7 @@ impl Subscriptions {
         R: Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        let task = tokio::task::spawn_blocking(move || shared.change(change));
-        task.await.expect("changing the state does not panic, and its task is never aborted")
+        blocking(move || shared.change(change)).await
     }
 
     /// Reads one record.

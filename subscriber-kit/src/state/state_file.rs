@@ -1,6 +1,6 @@
 //! The state file: a record for each subscription, and what was found and done last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use resync_core::datetime::DateTime;
@@ -115,6 +115,15 @@ impl StateFile {
                 record.handled = window.handled();
             }
         }
+    }
+
+    /// The tokens of those that are not wanted, but for the last `kept`: those that no hub ever confirmed come first, then those that
+    /// are over for longest.
+    pub(super) fn unwanted(&self, kept: usize, is_wanted: impl Fn(&Record) -> bool) -> HashSet<String> {
+        let mut unwanted: Vec<_> = self.subscriptions.iter().filter(|record| !is_wanted(record)).collect();
+        unwanted.sort_by_key(|record| (record.expires_unix_millis.is_some(), record.last_used()));
+        let count = unwanted.len().saturating_sub(kept);
+        unwanted.into_iter().take(count).map(|record| record.token.clone()).collect()
     }
 
     /// Forgets subscriptions that have been over for long and are not needed; returns how many.

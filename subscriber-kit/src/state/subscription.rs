@@ -27,6 +27,9 @@ const MAX_CLOCK_DRIFT: Duration = Duration::from_secs(60);
 /// Longer leases are shortened to this: ten years, in seconds.
 const LONGEST_LEASE: u64 = 315_360_000;
 
+/// How many subscriptions to channels that the Source no longer names are kept.
+const KEPT_OUTSIDE: usize = 64;
+
 /// How many bytes of a hub's reason are kept.
 const MAX_REASON: usize = 1024;
 
@@ -187,6 +190,23 @@ impl Subscriptions {
         self.with_state_file(|state_file| {
             state_file.subscriptions.iter().filter(is_outside).map(Record::id).collect()
         })
+    }
+
+    /// Forgets the subscriptions to other channels than these beyond some, so that a Source that names others every time does not
+    /// make the state grow. Those with notifications that are not handled stay.
+    pub(crate) async fn forget_outside(&self, channels: &[Channel]) -> Result<(), StateError> {
+        let is_wanted = |record: &Record| channels.iter().any(|channel| channel.is_of(record));
+        let unwanted = self.with_state_file(|state_file| state_file.unwanted(KEPT_OUTSIDE, is_wanted));
+        if unwanted.is_empty() {
+            return Ok(());
+        }
+        let subscriptions = self.clone();
+        self.update(move |state_file| {
+            state_file.subscriptions.retain(|record| {
+                !unwanted.contains(&record.token) || !subscriptions.shared.close_window(&record.token)
+            });
+        })
+        .await
     }
 
     /// One subscription.
@@ -355,6 +375,7 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::StateFile;
     use super::*;
     use resync_core::websub::verification::Challenge;
     use url::Url;
@@ -371,6 +392,32 @@ mod tests {
 
     fn subscribe(topic: &str, lease: u64) -> Verification {
         Verification::Subscribe { topic: topic.into(), challenge: Challenge::random(), lease }
+    }
+
+    #[tokio::test]
+    async fn of_a_source_that_names_other_channels_every_time_few_subscriptions_are_kept() {
+        let subscriptions = Subscriptions::in_memory();
+        let hub = Url::parse("http://hub.example/").unwrap();
+        let topic = |number| TopicUrl::parse(&format!("http://source.example/{number}")).unwrap();
+        for number in 0..200 {
+            let channel = Channel { topic: topic(number), hubs: vec![hub.clone()] };
+            let id = subscriptions.add(&channel.topic, &hub).await.unwrap();
+            match number {
+                0 => subscriptions.with_window(&id.0, Window::add_unhandled),
+                1 => {
+                    let (token, now) = (id.0.clone(), DateTime::now().unix_millis());
+                    let confirm = move |state_file: &mut StateFile| {
+                        state_file.record(&token).unwrap().expires_unix_millis = Some(now);
+                    };
+                    subscriptions.update(confirm).await.unwrap();
+                }
+                _ => {}
+            }
+            subscriptions.forget_outside(&[channel]).await.unwrap();
+        }
+        let left: Vec<_> = subscriptions.list().into_iter().map(|one| one.topic).collect();
+        assert_eq!(left.len(), 1 + KEPT_OUTSIDE + 1, "{left:?}");
+        assert!([0, 1, 198, 199].into_iter().all(|kept| left.contains(&topic(kept))), "{left:?}");
     }
 
     #[tokio::test]

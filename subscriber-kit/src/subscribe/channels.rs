@@ -37,6 +37,9 @@ pub(crate) async fn keep_channels(
         let now = channels.borrow_and_update().clone();
         // A subscription that was being ended may be wanted again.
         ending.shutdown().await;
+        if let Err(error) = subscriber.subscriptions().forget_outside(&now).await {
+            tracing::warn!(%error, "cannot forget subscriptions to former channels");
+        }
         for id in subscriber.subscriptions().outside(&now) {
             ending.spawn(end_subscription(subscriber.clone(), id));
         }

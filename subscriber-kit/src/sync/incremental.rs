@@ -7,7 +7,7 @@ use resync_core::datetime::DateTime;
 use super::SyncError;
 use super::report::{Method, Report};
 use super::run::{Run, copy_state};
-use crate::sync::files::download::blocking;
+use crate::blocking::blocking;
 use crate::sync::files::executor::Executor;
 use crate::sync::files::run_outcome::RunOutcome;
 use crate::sync::reading::change_reader::Reached;

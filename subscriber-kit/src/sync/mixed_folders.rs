@@ -1,4 +1,4 @@
-//! A copy and its versions lie apart: each would be taken for the other.
+//! Copies and their versions lie apart: each would be taken for a part of another.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,19 @@ use super::SyncError;
 /// [`SyncError::MixedFolders`], and what the file system says.
 pub(crate) fn refuse_mixed_folders(copy: &Path, versions: Option<&Path>) -> Result<(), SyncError> {
     let Some(versions) = versions else { return Ok(()) };
-    let (own, other) = (settled(copy)?, settled(versions)?);
-    if own.starts_with(&other) || other.starts_with(&own) {
+    if overlap(copy, versions)? {
         return Err(SyncError::MixedFolders { directory: copy.to_owned(), versions: versions.to_owned() });
     }
     Ok(())
+}
+
+/// Whether two directories are the same one, or one is within the other. They need not exist.
+///
+/// # Errors
+/// What the file system says.
+pub fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
+    let (one, other) = (settled(one)?, settled(other)?);
+    Ok(one.starts_with(&other) || other.starts_with(&one))
 }
 
 /// Absolute, and without symbolic links as far as it is there.

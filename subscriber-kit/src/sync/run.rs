@@ -8,9 +8,9 @@ use std::time::Duration;
 use url::Url;
 
 use super::{Authority, ChangesFrom, Offer, SyncError, SyncOptions, Target, refuse_mixed_folders};
+use crate::blocking::blocking;
 use crate::fetch::Client;
 use crate::notification::DatedChange;
-use crate::sync::files::download::blocking;
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::run_outcome::RunOutcome;
 use crate::sync::reading::filter::Filter;
@@ -112,7 +112,7 @@ impl<'s> Run<'s> {
                 tracing::info!(%error, "cannot save which files were here before the copy");
             }
             // Makes the renames durable; once per folder is enough.
-            folder.sync_folders(&changed)?;
+            folder.end_changes(&changed)?;
             // After the files, so that the record never claims more than the disk has. The point comes before the digests: a
             // handled list counts only together with the point from which its changes continue.
             let point = copy_state.map_or(Ok(()), |one| one.save(&folder));

@@ -3,6 +3,7 @@
 
 use crate::support::copy::{Copy, counts};
 use crate::support::{Source, document, entry, expected, files, ok, status};
+use resync_core::datetime::DateTime;
 use resync_subscriber_kit::sync::{Authority, SyncError};
 use url::Url;
 
@@ -266,6 +267,26 @@ async fn the_time_of_a_file_is_lastmod_or_else_last_modified() {
         ["/b", "/resourcelist.xml"],
         "what nothing is known about is fetched, and found the same"
     );
+}
+
+/// Root may write it all the same.
+#[tokio::test]
+async fn a_file_that_nobody_may_write_gets_its_new_time_if_it_has_the_right_bytes() {
+    let copy = Copy::start().await;
+    copy.source.put("/a", b"a");
+    let path = copy.path().join("a");
+    for year in ["2020", "2021"] {
+        let modified = format!("{year}-02-03T04:05:06Z");
+        let a = format!("<url><loc>{}</loc><lastmod>{modified}</lastmod></url>", copy.source.url("/a"));
+        copy.source.resource_list("/resourcelist.xml", &[a]);
+        let report = copy.sync().await;
+        assert_eq!((report.resources, report.failed), (1, 0), "{report:?}");
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!(Ok(DateTime::from_system_time(found.modified().unwrap())), modified.parse());
+        let mut may_be_read = found.permissions();
+        may_be_read.set_readonly(true);
+        std::fs::set_permissions(&path, may_be_read).unwrap();
+    }
 }
 
 #[tokio::test]

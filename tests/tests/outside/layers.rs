@@ -152,6 +152,7 @@ const SUBSCRIBER_KIT: Layers = Layers {
         "state_folder",
         "disk_error",
         "text",
+        "blocking",
     ],
     upward: &[],
 };

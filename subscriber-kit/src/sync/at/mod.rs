@@ -11,7 +11,7 @@ use super::SyncError;
 use super::baseline::deletion_obstacle;
 use super::report::Report;
 use super::run::Run;
-use crate::sync::files::download::blocking;
+use crate::blocking::blocking;
 use crate::sync::files::executor::Executor;
 use crate::sync::files::past::Past;
 use crate::sync::files::run_outcome::RunOutcome;

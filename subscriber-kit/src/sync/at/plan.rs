@@ -7,9 +7,9 @@
 use resync_core::datetime::DateTime;
 use url::Url;
 
+use crate::blocking::blocking;
 use crate::fetch::Fetched;
 use crate::sync::SyncError;
-use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::{Point, Reached};
 use crate::sync::reading::changes::{Changes, Span};
 use crate::sync::reading::collector::{Collected, Collector};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::state_folder::{STATE_FOLDER, is_state_folder};
+use crate::state_folder::{STATE_FOLDER, UNFINISHED, is_foreign};
 use crate::sync::Target;
 use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
@@ -157,16 +157,33 @@ pub(crate) struct Folder<'f> {
     pub(crate) state: Option<&'f Path>,
 }
 
-/// Everything but folders, without following symbolic links. State folders of any program are left out.
+/// Everything but folders, without following symbolic links. State folders of any program, other copies and unfinished files are
+/// left out.
 pub(crate) fn local_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
+    all_files(folder).filter(|entry| !entry.as_ref().is_ok_and(is_unfinished))
+}
+
+/// Removes what killed runs left unfinished beside its places. What cannot be removed does no harm.
+pub(super) fn sweep(folder: &Folder<'_>) {
+    for left in all_files(folder).filter_map(Result::ok).filter(is_unfinished) {
+        let _ = std::fs::remove_file(left.path());
+    }
+}
+
+fn is_unfinished(entry: &DirEntry) -> bool {
+    entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
+/// As [`local_files`], with the unfinished ones.
+fn all_files(folder: &Folder<'_>) -> impl Iterator<Item = walkdir::Result<DirEntry>> {
     let state = folder.state.map(Path::to_owned);
     WalkDir::new(folder.directory)
         .min_depth(1)
         .into_iter()
         .filter_entry(move |entry| {
             let is_own = entry.depth() == 1 && entry.file_name() == STATE_FOLDER;
-            let is_state = entry.file_type().is_dir() && is_state_folder(entry.path());
-            !is_own && !is_state && state.as_deref() != Some(entry.path())
+            let is_foreign = entry.file_type().is_dir() && is_foreign(entry.path());
+            !is_own && !is_foreign && state.as_deref() != Some(entry.path())
         })
         .filter(|entry| entry.as_ref().map_or(true, |entry| !entry.file_type().is_dir()))
 }
@@ -238,6 +255,19 @@ mod tests {
         assert!(at("given/state.json").exists());
         assert!(at("another/state.json").exists(), "of another program with another --state");
         assert!(!at("deep").exists());
+    }
+
+    #[test]
+    fn another_copy_below_keeps_all_its_files_whatever_the_outer_one_removes() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder, &["keep", "gone", "inner/file", "inner/deep/file"]);
+        crate::state_folder::make(&folder.path().join("inner").join(STATE_FOLDER)).unwrap();
+        let target = target(&folder);
+        assert_eq!(deleted(&target, &file_map(&["keep"])), 1);
+        for kept in ["inner/file", "inner/deep/file"] {
+            assert!(!one(&target, Path::new(kept), true).unwrap(), "{kept}");
+            assert!(folder.path().join(kept).exists(), "{kept}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::content::{Content, Growth, MAX_IN_MEMORY, Space};
 use super::folder::Staging;
 use super::local::Facts;
 use super::resource_error::ResourceError;
+use crate::blocking::blocking;
 use crate::fetch::{Answer, Client, Deadline, FetchError, Follow, Remainder, Retries, Validators};
 use crate::sync::SyncOptions;
 use crate::sync::saved::cache::SentVersion;
@@ -261,9 +262,4 @@ impl Part {
         (self.file, self.growth) = (Some(file), growth);
         Ok(())
     }
-}
-
-/// Runs file work on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("file work does not panic, and its task is never aborted")
 }

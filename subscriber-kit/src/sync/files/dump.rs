@@ -14,9 +14,9 @@ use resync_core::package::PackageError;
 use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
-use super::download::blocking;
 use super::local::Facts;
 use super::place::Placer;
+use crate::blocking::blocking;
 use crate::fetch::Fetched;
 use crate::state_folder::STATE_FOLDER;
 use crate::sync::reading::document::{Document, Expected, ListedPackage};

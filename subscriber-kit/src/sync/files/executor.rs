@@ -11,13 +11,14 @@ use url::Url;
 
 use super::batch::{self, FinishedFile, Written, place_all};
 use super::delete;
-use super::download::{Transfer, blocking};
+use super::download::Transfer;
 use super::dump::Filled;
 use super::folder::CopyFolder;
 use super::local::{self, FileState};
 use super::past::Past;
 use super::place::Placer;
 use super::run_outcome::{Evidence, RunOutcome};
+use crate::blocking::blocking;
 use crate::sync::progress::Outcome;
 use crate::sync::reading::file_map::FileMap;
 use crate::sync::reading::lists::Lists;
@@ -115,6 +116,7 @@ pub(crate) struct FileResult {
 impl<'s> Executor<'s> {
     pub(crate) fn new(run: &'s Run<'s>, file_map: Arc<FileMap>, known: FileCache, may_remove: bool) -> Self {
         let Run { target, options, .. } = *run;
+        run.folder.begin_changes();
         let placer = Placer {
             directory: target.directory.clone(),
             base: target.base.clone(),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use resync_common::locks::lock;
@@ -13,9 +14,10 @@ use serde::Serialize;
 use tempfile::{NamedTempFile, TempDir};
 use walkdir::WalkDir;
 
+use super::delete;
 use super::disk::Disk;
 use crate::space::free_space;
-use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, make_private_folder};
+use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, UNFINISHED, make_private_folder};
 use crate::sync::{SyncError, Target};
 
 const WORK_NAME: &str = "work";
@@ -73,12 +75,14 @@ pub(crate) struct CopyFolder {
     /// Whether one call reliably makes all files durable. Locked during the call: a failed write is reported only once, and may
     /// concern a file of another thread.
     syncs_together: Mutex<bool>,
+    /// Whether names in the copy may not be durable. Then the work folder stays, by which the next run knows it.
+    has_unsynced_names: AtomicBool,
     /// The work folder of a read-only run.
     _elsewhere: Option<TempDir>,
 }
 
 impl CopyFolder {
-    /// Locks the copy, and removes what a killed run left in the work folder.
+    /// Locks the copy, and removes what a run that did not end left unfinished.
     pub(crate) fn open(target: &Target) -> Result<Self, SyncError> {
         let path = target.directory.join(STATE_FOLDER);
         state_folder::make(&path)?;
@@ -86,11 +90,15 @@ impl CopyFolder {
         let work = path.join(WORK_NAME);
         let disk = Arc::clone(&target.disk);
         let syncs_together = Mutex::new(disk.sync_all_reports_errors(lock.file()));
-        let folder = Self { path, work, lock, disk, syncs_together, _elsewhere: None };
-        if folder.work.exists() {
-            // What a killed run put in place may not be durable, and this one takes it as it is.
+        // A run that did not end has left it.
+        let has_unsynced_names = AtomicBool::new(work.exists());
+        let folder = Self { path, work, lock, disk, syncs_together, has_unsynced_names, _elsewhere: None };
+        if folder.has_unsynced_names.load(Ordering::Relaxed) {
+            // What such a run put in place may not be durable, and this one takes it as it is.
             folder.sync_names(&target.directory)?;
+            delete::sweep(&target.folder());
             fs::remove_dir_all(&folder.work)?;
+            folder.has_unsynced_names.store(false, Ordering::Relaxed);
         }
         make_private_folder(&folder.work)?;
         Ok(folder)
@@ -109,7 +117,8 @@ impl CopyFolder {
         let work = elsewhere.path().join(WORK_NAME);
         make_private_folder(&work)?;
         let (disk, syncs_together) = (Arc::clone(&target.disk), Mutex::new(false));
-        Ok(Self { path, work, lock, disk, syncs_together, _elsewhere: Some(elsewhere) })
+        let has_unsynced_names = AtomicBool::new(false);
+        Ok(Self { path, work, lock, disk, syncs_together, has_unsynced_names, _elsewhere: Some(elsewhere) })
     }
 
     /// A file about the copy, such as its cache.
@@ -158,6 +167,18 @@ impl CopyFolder {
     pub(crate) fn sync_folders(&self, folders: &HashSet<PathBuf>) -> io::Result<()> {
         let are_synced = self.sync_files(folders.len());
         folders.iter().try_for_each(|folder| self.sync_if_there(folder, are_synced))
+    }
+
+    /// The run changes names from now on.
+    pub(crate) fn begin_changes(&self) {
+        self.has_unsynced_names.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes all names durable that the run has changed: those in these folders are left.
+    pub(crate) fn end_changes(&self, left: &HashSet<PathBuf>) -> io::Result<()> {
+        self.sync_folders(left)?;
+        self.has_unsynced_names.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes the names in a folder and all below it durable.
@@ -215,7 +236,9 @@ fn in_use(target: &Target) -> SyncError {
 impl Drop for CopyFolder {
     fn drop(&mut self) {
         // If it is not empty, the next run removes it.
-        let _ = fs::remove_dir(&self.work);
+        if !*self.has_unsynced_names.get_mut() {
+            let _ = fs::remove_dir(&self.work);
+        }
     }
 }
 
@@ -266,6 +289,7 @@ impl Staging {
 
 pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
+    builder.prefix(UNFINISHED);
     // Other users may read the copy as the umask allows, unlike most temporary files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -333,10 +357,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = Target::open(folder.path(), Url::parse("http://a.example/").unwrap()).unwrap();
         let killed = CopyFolder::open(&target).unwrap();
-        let (_, left) = killed.unfinished().unwrap().keep().unwrap();
+        let inner = folder.path().join("inner");
+        state_folder::make(&inner.join(STATE_FOLDER)).unwrap();
+        // A part of the copy on another file system.
+        let part = folder.path().join("part");
+        fs::create_dir(&part).unwrap();
+        let [left, beside, of_another] =
+            [&killed.work, &part, &inner].map(|folder| unfinished_in(folder).unwrap().keep().unwrap().1);
         drop(killed);
-        assert!(left.exists());
+        assert!(left.exists() && beside.exists());
+        assert_eq!(delete::local_files(&target.folder()).count(), 0, "it is no file of the copy");
         let _next = CopyFolder::open(&target).unwrap();
-        assert!(!left.exists());
+        assert!(!left.exists() && !beside.exists());
+        assert!(of_another.exists(), "another copy's run may still write it");
     }
 }

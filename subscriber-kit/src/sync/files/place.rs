@@ -179,7 +179,7 @@ impl Placer {
     fn may_make_way(&self, obstacle: &Obstacle) -> Result<bool, ResourceError> {
         let relative = obstacle.path.strip_prefix(&self.directory).unwrap_or(&obstacle.path);
         let needed = match obstacle.kind {
-            ObstacleKind::State => return Ok(false),
+            ObstacleKind::Foreign => return Ok(false),
             // A folder is needed here, so a file must not be listed here.
             ObstacleKind::Symlink | ObstacleKind::File => self.file_map.lists(relative),
             ObstacleKind::Folder => {

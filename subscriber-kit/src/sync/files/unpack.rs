@@ -9,12 +9,13 @@ use url::Url;
 
 use super::batch::{self, FinishedFile};
 use super::content::Content;
-use super::download::{Received, Transfer, blocking};
+use super::download::{Received, Transfer};
 use super::executor::{Executor, FetchedFile, FileResult};
 use super::folder::Staging;
 use super::local::{self, Facts, FileState};
 use super::patch::{MAX_PATCHED, PatchLink, apply};
 use super::place::Placer;
+use crate::blocking::blocking;
 use crate::sync::progress::Outcome;
 use crate::sync::reading::packages::{Bitstream, OpenPackage, Packages, bitstream, linked};
 use crate::sync::reading::path::relative_path;

@@ -13,10 +13,10 @@ use super::collector::{Collector, ManifestKind};
 use super::document::{Document, ListedPackage, unreadable};
 use super::gaps::Continuity;
 use super::lists::Lists;
+use crate::blocking::blocking;
 use crate::discover::all_entries;
 use crate::fetch::{Fetched, Validators};
 use crate::sync::SyncError;
-use crate::sync::files::download::blocking;
 use crate::sync::files::local::Facts;
 use crate::text;
 

@@ -8,9 +8,10 @@ use url::Url;
 
 use super::document::{Document, Expected, Part};
 use super::notified::NotifiedChanges;
+use crate::blocking::blocking;
 use crate::fetch::{Client, FetchError, Fetched, Retries, Validators};
 use crate::notification::DatedChange;
-use crate::sync::files::download::{Transfer, blocking};
+use crate::sync::files::download::Transfer;
 use crate::sync::files::folder::Staging;
 use crate::sync::files::local::Facts;
 use crate::sync::{Offer, SyncError, SyncOptions, Target};

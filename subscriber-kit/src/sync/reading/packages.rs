@@ -14,8 +14,9 @@ use url::Url;
 
 use super::document::{ListedPackage, unreadable};
 use super::lists::Lists;
+use crate::blocking::blocking;
 use crate::sync::files::content::{Content, Space};
-use crate::sync::files::download::{Received, blocking};
+use crate::sync::files::download::Received;
 use crate::sync::files::folder::{CopyFolder, Staging};
 use crate::sync::files::local::Facts;
 use crate::sync::{ResourceError, SyncError};

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use url::Url;
 
 use crate::fetch::MAX_URL;
-use crate::state_folder::{STATE_FOLDER, is_state_folder};
+use crate::state_folder::{STATE_FOLDER, is_foreign};
 
 /// The longest file name and path of common file systems, in bytes.
 const MAX_NAME: usize = 255;
@@ -64,6 +64,11 @@ pub enum PathError {
     /// There is a file instead of a folder, or the reverse.
     #[error("{0} is in the way: it is a {1}. --delete removes it if no listed resource needs it")]
     InTheWay(PathBuf, &'static str),
+    /// A folder of the path is another copy, or has a state.
+    #[error(
+        "nothing is written into {0}, which is another copy or a state; keep it elsewhere, or use --exclude"
+    )]
+    Foreign(PathBuf),
     /// Another resource already has this file.
     #[error("{0:?} already belongs to another resource of the list")]
     Collision(PathBuf),
@@ -72,7 +77,7 @@ pub enum PathError {
 impl PathError {
     /// Whether it is about existing files and not about the name.
     pub(crate) fn is_about_what_is_there(&self) -> bool {
-        matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Collision(_))
+        matches!(self, Self::Symlink(_) | Self::InTheWay(..) | Self::Foreign(_) | Self::Collision(_))
     }
 }
 
@@ -182,11 +187,18 @@ pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
     Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
 }
 
-/// Names are text, and some characters have a meaning.
+/// Names are text.
 #[cfg(not(unix))]
 pub(crate) fn from_bytes(bytes: Vec<u8>) -> Result<OsString, PathError> {
+    text_name(bytes)
+}
+
+/// Some characters have a meaning: a name with `:` may be that of another drive, and its path would replace all before it. What a
+/// name ends with may be dropped.
+#[cfg(any(not(unix), test))]
+fn text_name(bytes: Vec<u8>) -> Result<OsString, PathError> {
     let text = String::from_utf8(bytes).map_err(|_| PathError::Characters)?;
-    if text.chars().any(|c| c.is_control() || c == '\\') {
+    if text.chars().any(|c| c.is_control() || matches!(c, '\\' | ':')) || text.ends_with(['.', ' ']) {
         return Err(PathError::Characters);
     }
     Ok(text.into())
@@ -207,8 +219,8 @@ pub(crate) enum ObstacleKind {
     File,
     /// A folder instead of the file.
     Folder,
-    /// A state folder of any program in the path.
-    State,
+    /// Another copy in the path, or a state folder of any program.
+    Foreign,
 }
 
 impl From<Obstacle> for PathError {
@@ -217,7 +229,7 @@ impl From<Obstacle> for PathError {
             ObstacleKind::Symlink => Self::Symlink(obstacle.path),
             ObstacleKind::File => Self::InTheWay(obstacle.path, "file"),
             ObstacleKind::Folder => Self::InTheWay(obstacle.path, "folder"),
-            ObstacleKind::State => Self::Reserved(obstacle.path.display().to_string()),
+            ObstacleKind::Foreign => Self::Foreign(obstacle.path),
         }
     }
 }
@@ -246,7 +258,7 @@ pub(crate) fn obstacle(
             folder.push(segment);
             let kind = match kind_at(&folder)? {
                 None => return Ok(None),
-                Some(kind) if kind.is_dir() && is_state_folder(&folder) => ObstacleKind::State,
+                Some(kind) if kind.is_dir() && is_foreign(&folder) => ObstacleKind::Foreign,
                 Some(kind) if kind.is_dir() => continue,
                 Some(kind) if kind.is_symlink() => ObstacleKind::Symlink,
                 Some(_) => ObstacleKind::File,
@@ -339,6 +351,15 @@ mod tests {
             assert_eq!(path.as_os_str().as_bytes(), name, "{written}");
             assert_eq!(path.components().count(), 1, "{written}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_text_leads_to_no_other_drive_or_folder() {
+        for refused in ["C:", "c:x", "a:stream", "..\\x", ".. ", "...", "a\nb"] {
+            assert_eq!(text_name(refused.into()), Err(PathError::Characters), "{refused}");
+        }
+        assert_eq!(text_name(b"\xff".to_vec()), Err(PathError::Characters));
+        assert_eq!(text_name("a ü.txt".into()), Ok("a ü.txt".into()));
     }
 
     #[test]

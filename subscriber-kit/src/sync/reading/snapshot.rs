@@ -14,10 +14,10 @@ use super::collector::{Collected, Collector, ManifestKind};
 use super::document::{Document, ListedPackage};
 use super::gaps::{Continuity, GapPolicy};
 use super::lists::Lists;
+use crate::blocking::blocking;
 use crate::fetch::{FetchError, Fetched, Validators};
 use crate::notification::DatedChange;
 use crate::sync::SyncError;
-use crate::sync::files::download::blocking;
 
 /// How often an index is read whose lists are not of one snapshot.
 const SNAPSHOT_TRIES: u32 = 3;

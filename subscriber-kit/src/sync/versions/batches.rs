@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::sync::files::download::blocking;
+use crate::blocking::blocking;
 use crate::sync::reading::told::{ToldVersion, VersionLines};
 
 /// How many are read at a time.

@@ -250,6 +250,62 @@ fn after_a_killed_run_each_folder_is_synced_as_it_is_found_and_none_is_held_unti
     assert!(!told.contains(&lost), "it was gone when its turn came");
 }
 
+/// Cannot make the names in a folder durable the first time, and notes how often it was told to.
+#[derive(Debug)]
+struct RefusesOnce {
+    folder: PathBuf,
+    told: Mutex<u32>,
+}
+
+impl Disk for RefusesOnce {
+    fn sync_file(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        if folder != self.folder {
+            return Ok(());
+        }
+        let mut told = self.told.lock().unwrap();
+        *told += 1;
+        if *told == 1 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn sync_all(&self, _: &File) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all_reports_errors(&self, _: &File) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn the_names_that_a_run_left_unsynced_are_synced_by_the_next_though_it_changes_nothing() {
+    let published = Arc::<Mutex<BTreeMap<String, String>>>::default();
+    let base = serve(Arc::clone(&published));
+    let hash = r#"hash="sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad""#;
+    let listed = entry(&base, "below/a", "abc", hash);
+    let list = document(r#"capability="resourcelist" at="2026-01-03T09:00:00Z""#, &listed);
+    *published.lock().unwrap() = [("below/a", "abc".to_owned()), ("list.xml", list)]
+        .map(|(name, text)| (name.to_owned(), text))
+        .into();
+    let copy = tempfile::tempdir().unwrap();
+    let target = Target::open(copy.path(), base.clone()).unwrap();
+    let disk = Arc::new(RefusesOnce { folder: target.directory().join("below"), told: Mutex::default() });
+    let target = target.on(Arc::<RefusesOnce>::clone(&disk));
+    let offer = Offer::list(base.join("list.xml").unwrap());
+    let options = ClientOptions { address_policy: AddressPolicy::Everywhere, ..ClientOptions::default() };
+    let (client, options) = (Client::new(options).unwrap(), SyncOptions::default());
+    let sync = || synchronise(&client, &offer, &target, &options, Depth::Full);
+    assert!(sync().await.is_err());
+    assert_eq!(*disk.told.lock().unwrap(), 1);
+    for run in ["next", "last"] {
+        assert_eq!(sync().await.unwrap().unchanged, 1, "{run}");
+        assert_eq!(*disk.told.lock().unwrap(), 2, "{run}: once, and never after a run that ended");
+    }
+}
+
 /// Tells of a failed write once, as an operating system does, and only when another thread had the time to ask too.
 #[derive(Debug)]
 struct FailsOnce {

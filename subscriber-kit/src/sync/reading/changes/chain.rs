@@ -10,10 +10,10 @@ use resync_core::websub::LinkHeader;
 use url::Url;
 
 use super::Changes;
+use crate::blocking::blocking;
 use crate::fetch::{Fetched, Validators};
 use crate::sync::SyncError;
 use crate::sync::error::ChainEnd;
-use crate::sync::files::download::blocking;
 use crate::sync::reading::change_reader::{ChangeReader, Mark, Overlap, Point, Reached};
 use crate::sync::reading::collector::Collector;
 use crate::sync::reading::document::Document;

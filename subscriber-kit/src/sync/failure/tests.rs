@@ -1,4 +1,4 @@
-//! Every kind of failure: what the page calls it, which errors are of it, and how their sentences end.
+//! What is told of a failure: its kind, which the page names, the end of its sentence, and its cause among others.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,8 +7,7 @@ use std::time::Duration;
 use resync_core::digest::Hashes;
 use url::Url;
 
-use super::{Failure, FailureKind, ResourceError};
-use crate::fetch::FetchError;
+use super::*;
 use crate::memento::MementoError;
 use crate::sync::PathError;
 
@@ -227,4 +226,128 @@ fn of_requests() -> Vec<(FetchError, FailureKind, &'static str)> {
         (FetchError::Scheme { url: url() }, FailureKind::Other, "is not an http or https URL"),
         (FetchError::Spool { url: url(), reason: "denied".to_owned() }, FailureKind::Other, "denied"),
     ]
+}
+
+fn loc(number: u64) -> String {
+    format!("http://a.example/{number}")
+}
+
+fn answered(number: u64, status: u16) -> Failure {
+    let error = FetchError::of_status(&Url::parse(&loc(number)).unwrap(), status);
+    Failure::of(&loc(number), &error.into())
+}
+
+/// The status, number and example of each.
+fn told(causes: &[Cause]) -> Vec<(Option<u16>, u64, &str)> {
+    causes.iter().map(|cause| (cause.status, cause.count, cause.loc.as_str())).collect()
+}
+
+fn counted(all: impl IntoIterator<Item = Failure>) -> (Vec<Failure>, Vec<Cause>) {
+    let (mut failures, mut causes) = (Vec::new(), Vec::new());
+    all.into_iter().for_each(|failure| add(&mut failures, &mut causes, failure));
+    (failures, causes)
+}
+
+#[test]
+fn a_cause_is_told_by_its_kind_and_by_its_sentence_only_where_the_kind_leaves_it_open() {
+    let length =
+        |number, sent| Failure::of(&loc(number), &ResourceError::Length { listed: 1, sent: Some(sent) });
+    let cannot_write =
+        |number, kind: io::ErrorKind| Failure::of(&loc(number), &ResourceError::Write(kind.into()));
+    let (failures, causes) = counted([
+        answered(0, 404),
+        answered(1, 403),
+        answered(2, 404),
+        length(3, 7),
+        length(4, 8),
+        cannot_write(5, io::ErrorKind::PermissionDenied),
+        cannot_write(6, io::ErrorKind::StorageFull),
+        cannot_write(7, io::ErrorKind::QuotaExceeded),
+    ]);
+    let counts: Vec<_> = causes.iter().map(|cause| (cause.kind, cause.status, cause.count)).collect();
+    assert_eq!(
+        counts,
+        [
+            (FailureKind::Status, Some(404), 2),
+            (FailureKind::Status, Some(403), 1),
+            (FailureKind::Mismatch, None, 2),
+            (FailureKind::CannotWrite, None, 1),
+            (FailureKind::NoSpace, None, 2),
+        ]
+    );
+    assert!(causes[2].cause.contains('7'), "as of its example: {:?}", causes[2]);
+    assert_eq!((failures.len(), failures[4].cause.contains('8')), (8, true));
+}
+
+#[test]
+fn redirects_are_one_cause_for_each_origin_that_they_lead_to() {
+    let url = |text: String| Url::parse(&text).unwrap();
+    let redirected = |number: u64, target: &str| {
+        let target = Box::new(url(format!("{target}/{number}")));
+        Failure::of(&loc(number), &FetchError::ForeignRedirect { url: url(loc(number)), target }.into())
+    };
+    // The redirect of its own host came first.
+    let twice = |number: u64, target: &str| {
+        let (url, target) = (url(format!("{}/moved", loc(number))), Box::new(url(target.to_owned())));
+        Failure::of(&loc(number), &FetchError::ForeignRedirect { url, target }.into())
+    };
+    // The origin that they lead to is allowed, and away.
+    let away = |number: u64| {
+        let url = url(format!("http://b.example/{number}"));
+        Failure::of(&loc(number), &FetchError::Timeout { url }.into())
+    };
+    let circling = |number: u64| {
+        let last = Box::new(url(format!("{}?again", loc(number))));
+        Failure::of(
+            &loc(number),
+            &FetchError::TooManyRedirects { url: url(loc(number)), last, max: 5 }.into(),
+        )
+    };
+    let (_, causes) = counted([
+        redirected(0, "http://b.example"),
+        redirected(1, "http://b.example"),
+        redirected(2, "http://c.example"),
+        twice(3, "http://b.example/x"),
+        away(4),
+        away(5),
+        circling(6),
+        circling(7),
+    ]);
+    let counts: Vec<_> = causes.iter().map(|cause| (cause.kind, cause.count)).collect();
+    assert_eq!(
+        counts,
+        [
+            (FailureKind::OtherOrigin, 3),
+            (FailureKind::OtherOrigin, 1),
+            (FailureKind::Unreachable, 2),
+            (FailureKind::Redirect, 2),
+        ],
+        "{causes:?}"
+    );
+    assert!(causes[0].cause.contains("http://b.example;"), "it is what --origin takes: {:?}", causes[0]);
+}
+
+#[test]
+fn of_what_a_second_run_tried_again_only_its_own_verdict_counts() {
+    let (mut failures, causes) = counted((0..150).map(|number| answered(number, 404)));
+    let (new, next) = counted([answered(7, 404), answered(8, 503)]);
+    let again: Vec<_> = (0..149).map(|number| answered(number, 404)).collect();
+    failures.retain(|failure| !again.contains(failure));
+    failures.extend(new);
+    let causes = joined(causes, again.into_iter(), next, &failures);
+    assert_eq!(told(&causes), [(Some(404), 2, &*loc(7)), (Some(503), 1, &*loc(8))]);
+    let mended = (0..3).map(|number| answered(number, 404));
+    assert_eq!(joined(counted(mended.clone()).1, mended, Vec::new(), &[]), []);
+}
+
+#[test]
+fn a_failure_of_another_version_is_read() {
+    let before: Failure =
+        serde_json::from_str(r#"{"loc":"http://a.example/","cause":"it is missing"}"#).unwrap();
+    assert_eq!((before.kind, before.status), (FailureKind::Other, None));
+    let later = r#"{"loc":"http://a.example/","kind":"a-new-one","cause":"it is so"}"#;
+    assert_eq!(serde_json::from_str::<Failure>(later).unwrap().kind, FailureKind::Other);
+    let text = serde_json::to_string(&answered(1, 404)).unwrap();
+    assert!(text.contains(r#""kind":"status","status":404,"cause":"answers 404""#), "{text}");
+    assert_eq!(serde_json::from_str::<Failure>(&text).unwrap(), answered(1, 404));
 }
