@@ -84,6 +84,9 @@ fn assign(
     tokens: &[Token],
 ) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, Error> {
     let mut credentials: Vec<_> = hubs.iter().map(|hub| (hub.clone(), None)).collect();
+    if hubs.is_empty() {
+        return Ok(credentials);
+    }
     for token in tokens.iter().filter(|token| !token.0.is_empty()) {
         let named = |hub: &HubUrl| token.0.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
         let (position, secret) = match hubs.iter().position(|hub| named(hub).is_some()) {
@@ -127,6 +130,7 @@ mod tests {
         assert_eq!(sent(&two, &["http://c.example/=s3cret"]).unwrap(), [None, None]);
         assert_eq!(sent(&two[..1], &["s3cret"]).unwrap(), [Some("Bearer s3cret".to_owned())]);
         assert!(matches!(sent(&two[..1], &["a\nb"]), Err(Error::BadToken)));
+        assert!(sent(&[], &["s3cret"]).unwrap().is_empty(), "there is no hub");
     }
 
     #[test]
