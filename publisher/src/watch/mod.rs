@@ -149,7 +149,9 @@ pub async fn watch(
     mut observe: impl FnMut(Report),
 ) -> Result<(), Error> {
     let Options { claim, tokens, timing, allow_empty } = options;
-    let tokens = all_hubs(&sets).name(&tokens)?;
+    let outs = all_outs(&sets);
+    let retired = retired_sets(&outs);
+    let tokens = all_hubs(&sets, &retired).name(&tokens)?;
     let client = notify::client()?;
     let (report, mut reports) = mpsc::unbounded_channel();
     let all_published: Arc<[_]> = sets.iter().map(|_| Arc::new(Notify::new())).collect();
@@ -157,7 +159,6 @@ pub async fn watch(
     let notifying = Notifying { client, tokens, timing, report: report.clone() };
     let dump_permits = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
     let (mut notifiers, mut builders) = (JoinSet::new(), JoinSet::new());
-    let outs = all_outs(&sets);
     for ((out, settings), published) in sets.into_iter().zip(all_published.iter()) {
         let changed = Arc::new(Notify::new());
         let listener = Listener::new(&out, &settings.directory, &outs, &changed, report.clone());
@@ -181,7 +182,7 @@ pub async fn watch(
         };
         builders.spawn(set.keep_built(timing));
     }
-    for out in retired_sets(&outs) {
+    for out in retired {
         let published = Arc::new(Notify::new());
         published.notify_one();
         notifiers.spawn(notify_set(notifying.clone(), out, published));
@@ -200,9 +201,10 @@ pub async fn watch(
 }
 
 /// The hubs of all sets: those of the settings, and former ones.
-fn all_hubs(sets: &[(PathBuf, Settings)]) -> Hubs {
+fn all_hubs(sets: &[(PathBuf, Settings)], retired: &BTreeSet<PathBuf>) -> Hubs {
     let current: BTreeSet<_> = sets.iter().flat_map(|(_, settings)| settings.hubs.iter().cloned()).collect();
-    let states = sets.iter().filter_map(|(out, _)| State::load(out).ok());
+    let outs = sets.iter().map(|(out, _)| out).chain(retired);
+    let states = outs.filter_map(|out| State::load(out).ok());
     let known = states.flat_map(|state| state.hubs.into_keys());
     let all = current.iter().cloned().chain(known).collect();
     Hubs { current, all }

@@ -297,9 +297,13 @@ fn a_token_without_url_is_refused_where_the_sets_have_different_hubs() {
     one.heard_nothing_more();
     other.heard_nothing_more();
     let named = format!("{}=s3cret", one.url());
-    run(&["notify", "--config", text(&config), "--token", &named]).succeeded();
+    let notified = run(&["notify", "--config", text(&config), "--token", &named]).succeeded();
+    assert_eq!(notified.err, "", "the token is one of the site, though not of each set");
     assert_eq!(one.next().headers["authorization"], "Bearer s3cret");
     assert!(!other.next().headers.contains_key("authorization"));
+    let strange = ["notify", "--config", text(&config), "--token", "http://gone.example/=s3cret"];
+    let said = run(&strange).succeeded().err;
+    assert_eq!(said.matches("ignored a token").count(), 1, "{said}");
 }
 
 #[test]
