@@ -84,8 +84,8 @@ pub(crate) enum Command {
         build: BuildArgs,
         #[command(flatten)]
         tokens: Tokens,
-        /// How often to look at all files, in case an event was missed
-        #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+        /// How often to look at all files, in case an event was missed; 0 for never
+        #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration_or_zero)]
         rescan: Duration,
     },
     /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump

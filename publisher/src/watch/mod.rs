@@ -43,7 +43,7 @@ pub struct Timing {
     pub quiet: Duration,
     /// or this long after the first change.
     pub most: Duration,
-    /// All files are looked at this long after the last time, whatever events say.
+    /// All files are looked at this long after the last time, whatever events say; zero for never.
     pub rescan: Duration,
     /// The first pause before a hub that could not be notified is tried again; the next ones double.
     pub first_pause: Duration,
@@ -54,6 +54,11 @@ pub struct Timing {
 impl Timing {
     fn pauses(&self) -> Backoff {
         Backoff::new(self.first_pause, self.last_pause)
+    }
+
+    /// When all files are looked at again, if ever.
+    fn next_rescan(&self) -> Option<Instant> {
+        if self.rescan.is_zero() { None } else { Instant::now().checked_add(self.rescan) }
     }
 }
 
@@ -240,21 +245,21 @@ impl Observers {
 impl Watched {
     /// Builds what has changed, again and again: quickly after events, and in full when there is time. Ends when the site is taken over.
     async fn keep_built(mut self, timing: Timing) -> Error {
-        let mut rescan = Instant::now() + timing.rescan;
+        let mut rescan = timing.next_rescan();
         loop {
             if let Err(taken_over) = self.catch_up().await {
                 return taken_over;
             }
-            let next = self.next().map_or(rescan, |next| next.min(rescan));
-            let pause = next.saturating_duration_since(Instant::now());
+            let next = self.next().into_iter().chain(rescan).min();
+            let pause = next.map_or(Duration::MAX, |next| next.saturating_duration_since(Instant::now()));
             if timeout(pause, self.changed.notified()).await.is_ok() {
                 let first = Instant::now();
                 while first.elapsed() < timing.most
                     && timeout(timing.quiet, self.changed.notified()).await.is_ok()
                 {}
             }
-            if rescan <= Instant::now() {
-                rescan = Instant::now() + timing.rescan;
+            if rescan.is_some_and(|rescan| rescan <= Instant::now()) {
+                rescan = timing.next_rescan();
                 self.listener.listen_again().await;
                 self.listener.replace(ChangedPaths::Everywhere);
             }
@@ -462,6 +467,14 @@ mod tests {
         set.build(ChangedPaths::Everywhere, BuildMode::Quick).await.unwrap();
         let Ok(Report::Built(_, built)) = reports.try_recv() else { panic!("it is allowed") };
         assert_eq!(built.changes.deleted, 1);
+    }
+
+    #[test]
+    fn a_rescan_comes_after_its_pause_and_never_where_that_is_zero_or_without_end() {
+        let after = |rescan| Timing { rescan, ..Timing::default() }.next_rescan();
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        assert!(after(second).is_some_and(|next| next >= now + second));
+        assert_eq!((after(Duration::ZERO), after(Duration::MAX)), (None, None));
     }
 
     #[tokio::test(start_paused = true)]
