@@ -92,7 +92,7 @@ pub fn router(out: impl Into<PathBuf>) -> Result<Router, Error> {
         failed = failed.or(error);
     }
     match failed {
-        Some(error) if sets.iter().all(|set| set.view().is_none()) => Err(error),
+        Some(error) if !sets.iter().any(|set| matches!(set.known(), Known::View(_))) => Err(error),
         _ => Ok(Router::new().fallback(answer).with_state(sets.into())),
     }
 }
@@ -143,9 +143,28 @@ struct Server {
 /// What is served now.
 struct Current {
     /// The state file as it was read.
-    stamp: Option<Stamp>,
-    /// `None` until the state could be read once.
-    view: Option<Arc<View>>,
+    state: StateFile,
+    known: Known,
+}
+
+/// What is on disk of the state of a set.
+#[derive(PartialEq)]
+enum StateFile {
+    There(Stamp),
+    /// It may be there. Somebody may also have moved it away until the next build.
+    Unknown,
+    /// The set was removed, or never built.
+    Removed,
+}
+
+/// What is known of a set.
+#[derive(Clone)]
+enum Known {
+    View(Arc<View>),
+    /// There is no such set any more.
+    Nothing,
+    /// Its state could not be read yet.
+    Unread,
 }
 
 /// The site as of one version of its state.
@@ -195,28 +214,40 @@ enum Target {
 
 impl Server {
     fn open(out: PathBuf) -> (Self, Option<Error>) {
-        let stamp = state_stamp(&out);
-        let (view, error) = match View::of(&out) {
-            Ok(view) => (Some(Arc::new(view)), None),
-            Err(error) => (None, Some(error)),
+        let state = StateFile::find(&out);
+        let (known, error) = match View::of(&out) {
+            Ok(view) => (Known::View(Arc::new(view)), None),
+            Err(error) => (Known::Unread, Some(error)),
         };
-        (Self { current: Mutex::new(Current { stamp, view }), out }, error)
+        (Self { current: Mutex::new(Current { state, known }), out }, error)
     }
 
     /// The newest view; while the state cannot be read, the last one that could.
-    fn view(&self) -> Option<Arc<View>> {
+    fn known(&self) -> Known {
         let mut current = lock(&self.current);
-        let stamp = state_stamp(&self.out);
-        if stamp != current.stamp {
-            current.stamp = stamp;
+        let state = StateFile::find(&self.out);
+        if state != current.state {
             match View::of(&self.out) {
-                Ok(view) => current.view = Some(Arc::new(view)),
+                Ok(view) => current.known = Known::View(Arc::new(view)),
+                Err(_) if state == StateFile::Removed => current.known = Known::Nothing,
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the changed state of the site; serving with the previous one");
                 }
             }
+            current.state = state;
         }
-        current.view.clone()
+        current.known.clone()
+    }
+}
+
+impl StateFile {
+    fn find(out: &Path) -> Self {
+        let stamp = fs::metadata(state::path(out)).and_then(|metadata| Stamp::of(&metadata));
+        match stamp {
+            Ok(stamp) => Self::There(stamp),
+            Err(_) if matches!(out.join(state::FOLDER).try_exists(), Ok(false)) => Self::Removed,
+            Err(_) => Self::Unknown,
+        }
     }
 }
 
@@ -226,9 +257,13 @@ fn resolve(sets: &[Server], wanted: &str) -> (Target, String) {
     let path = url_path::decode(wanted.split('?').next().unwrap_or_default());
     let mut unread = false;
     for set in sets {
-        let Some(view) = set.view() else {
-            unread = true;
-            continue;
+        let view = match set.known() {
+            Known::View(view) => view,
+            Known::Nothing => continue,
+            Known::Unread => {
+                unread = true;
+                continue;
+            }
         };
         // What was in one set may be in another one now.
         if matches!(target, Target::Nothing | Target::Former(_)) {
@@ -249,7 +284,9 @@ fn resolve(sets: &[Server], wanted: &str) -> (Target, String) {
 impl View {
     fn of(out: &Path) -> Result<Self, Error> {
         let state = State::load(out)?;
-        let has_files = !state.settings.directory.as_os_str().is_empty();
+        // Of a set that was removed, nobody is led to its files and versions.
+        let is_retired = state.retired.is_some();
+        let has_files = !is_retired && !state.settings.directory.as_os_str().is_empty();
         let collection = has_files.then(|| collection::open(&state.settings, out)).transpose()?;
         let site = Site::of(&state.settings);
         let root = state.settings.root.as_ref().map_or(&state.settings.base_url, |root| &root.base_url);
@@ -269,7 +306,7 @@ impl View {
             collection,
             topics: topics(out, &state, &site)?,
             resource_links,
-            past: Past::of(out, &state, &site).map(Arc::new),
+            past: if is_retired { None } else { Past::of(out, &state, &site).map(Arc::new) },
             source_description: site.source_description().url,
         })
     }
@@ -377,10 +414,6 @@ fn may_be_document(wanted: &Path) -> bool {
     let is_list = stems.iter().any(|stem| name.starts_with(stem))
         && [&b".xml"[..], b".zip"].iter().any(|end| name.ends_with(end));
     is_list && wanted.parent() == Some(Path::new(DOCUMENT_FOLDER))
-}
-
-fn state_stamp(out: &Path) -> Option<Stamp> {
-    Stamp::of(&fs::metadata(state::path(out)).ok()?).ok()
 }
 
 fn header(links: &LinkHeader) -> Result<HeaderValue, Error> {

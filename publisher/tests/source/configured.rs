@@ -502,6 +502,33 @@ fn all_sets_of_a_site_are_served() {
     assert!(links.header("link").contains("/articles/resync/capabilitylist.xml>"), "{:?}", links.headers);
 }
 
+#[test]
+fn a_set_that_leaves_the_configuration_is_no_longer_served_by_a_server_that_knew_it() {
+    for is_asked_meanwhile in [true, false] {
+        let (place, hub) = (Place::new(), Hub::start());
+        with_images(&place);
+        let both = two_sets(&format!("\"{}\"", hub.url()));
+        let config = configured(&place, &both);
+        run(&["publish", "--config", text(&config)]).succeeded();
+        let server = Server::start(&place);
+        assert_eq!(server.get("/one.png").status, 200);
+        configured(&place, &both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]"));
+        run(&["build", "--config", text(&config)]).succeeded();
+        if is_asked_meanwhile {
+            assert_eq!(server.get("/one.png").status, 404, "its hub is still to be notified");
+        }
+        for _ in 0..2 {
+            run(&["publish", "--config", text(&config)]).succeeded();
+        }
+        assert!(!place.out().join("images").exists());
+        for (path, status) in
+            [("/one.png", 404), ("/articles/a.txt", 200), ("/.well-known/resourcesync", 200)]
+        {
+            assert_eq!(server.get(path).status, status, "{path}");
+        }
+    }
+}
+
 /// A link of each relation that a file can ask for, its other keys, and where it leads from `sub/b%20c.xml`.
 const LINKS: [(&str, &str, &str); 12] = [
     ("duplicate", "href = 'https://mirror.example/{path}'\npri = 1", "https://mirror.example/sub/b%20c.xml"),
