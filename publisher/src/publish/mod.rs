@@ -12,6 +12,7 @@ mod dump_staging;
 mod dumps;
 mod execution;
 mod in_place;
+mod listed_changes;
 mod listing;
 mod maintenance;
 mod new_folders;

@@ -704,6 +704,29 @@ fn rs143_a_first_change_dump_does_not_tell_of_change_lists_that_were_begun_anew_
         place.build().unwrap();
     });
     assert!(matches!(dumped, Err(Error::Overtaken { .. })), "{dumped:?}");
+}
+
+#[test]
+fn a_change_dump_reads_closed_lists_while_it_packs_and_is_made_again_where_they_are_begun_anew() {
+    let place = Place::with(Rules { change_list_entries: 1, ..Rules::default() });
+    for content in ["1", "22", "333", "4444"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let dumped = place.dump_while(Dump::Changes, || {
+        fs::write(place.out().join("resync/changelist.xml"), "damaged").unwrap();
+        place.build().unwrap();
+        assert!(!place.out().join("resync/changelist-2.xml").exists());
+    });
+    assert!(matches!(dumped, Err(Error::Overtaken { .. })), "{dumped:?}");
+    for content in ["1", "22", "333"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let steps = std::cell::RefCell::new(Vec::new());
+    let progress = |step: Progress| steps.borrow_mut().push((step.done, step.all));
+    assert_eq!(dump(&place.out(), Dump::Changes, &progress).unwrap().packages, 1);
+    assert_eq!(steps.into_inner(), [(1, Some(3)), (2, Some(3)), (3, Some(3))]);
     assert!(!place.out().join("resync/changedump.xml").exists());
 }
 
