@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     error::{Action, Error},
-    inventory::{self, Before, Changes, Snapshot, StoredInventory},
+    inventory::{self, Before, Changes, PATCH_FOLDER, Snapshot, StoredInventory},
+    outbox,
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{Lock, Series, State},
@@ -42,7 +43,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn begin(settings: Settings, lock: Lock, options: &Options<'_>) -> Result<Self, Error> {
-        sweep(lock.out())?;
+        sweep(lock.out(), options.mode)?;
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
         if let Some(before) = &mut before
@@ -224,8 +225,10 @@ pub(super) fn is_outdated(series: &Series, rules: Rules, resources: u64, now: Da
     series.since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
 }
 
-fn sweep(out: &Path) -> Result<(), Error> {
-    for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
+/// Removes what killed runs left that is not in its place. Folders with many files are left to builds that have time.
+fn sweep(out: &Path, mode: BuildMode) -> Result<(), Error> {
+    let long = [out.join(PATCH_FOLDER), outbox::folder(out)].into_iter().filter(|_| mode != BuildMode::Quick);
+    for folder in OWN_FOLDERS.map(|folder| out.join(folder)).into_iter().chain(long) {
         durable::sweep(&folder).map_err(Error::cannot(Action::Write, &folder))?;
     }
     dump_staging::sweep(out).map_err(Error::cannot(Action::Write, &out.join(DOCUMENT_FOLDER)))

@@ -221,6 +221,25 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
 }
 
 #[test]
+fn what_killed_runs_left_that_is_not_in_its_place_is_removed_by_a_full_build() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    let folders = ["resync", "resync/patches", ".well-known", ".resync-source", ".resync-source/outbox"].map(
+        |folder| {
+            let folder = place.out().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(".resync-left.tmp"), "x").unwrap();
+            folder
+        },
+    );
+    place.build().unwrap();
+    for folder in folders {
+        assert!(!folder.join(".resync-left.tmp").exists(), "{}", folder.display());
+    }
+}
+
+#[test]
 fn what_waits_for_a_hub_is_kept_wherever_a_run_is_cut_short_that_names_another() {
     for acts in 0.. {
         let place = Place::new();

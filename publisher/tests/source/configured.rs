@@ -120,8 +120,11 @@ fn rs070_rs080_each_set_has_its_capability_list_and_the_source_description_leads
     let hash = images.entries()[0].metadata.as_ref().unwrap().hash.to_string();
     assert!(hash.starts_with("md5:"), "{hash}");
     crate::support::run(&["check", text(&place.out())]).succeeded();
+    let left = place.out().join(".well-known/.resync-left.tmp");
+    fs::write(&left, "of a killed run").unwrap();
     let again = crate::support::run(&["build", "--config", text(&config)]).succeeded();
     assert_eq!(again.out.matches("nothing changed").count(), 2, "{}", again.out);
+    assert!(!left.exists());
 }
 
 #[test]

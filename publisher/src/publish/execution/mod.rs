@@ -21,6 +21,7 @@ use resync_core::{
     datetime::DateTime,
     digest::Digest,
     document::Capability,
+    durable::{self, folder_of},
 };
 
 use self::{
@@ -292,6 +293,11 @@ impl<'a> Execution<'a> {
         let settings = &self.plan.settings;
         let shared = self.out.parent().filter(|_| settings.root.is_some());
         let _lock = shared.map(lock_description).transpose()?;
+        if shared.is_some() {
+            let path = self.out.join(self.site.source_description().path);
+            // What a killed run left. The sets share the folder, so only this lock keeps others from writing there.
+            durable::sweep(folder_of(&path)).map_err(Error::cannot(Action::Write, folder_of(&path)))?;
+        }
         let sets = sets::described(settings, self.out)?;
         self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }
