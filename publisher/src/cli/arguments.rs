@@ -386,7 +386,7 @@ fn check_collection(collection: &Path) -> Result<(), Failure> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
+    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min, or later if the hub asks for it
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
     /// Leave a hub that is no longer named: what waits for it is discarded, and it is notified once more so that its subscribers find the new hubs (repeatable)

@@ -329,7 +329,7 @@ mod tests {
             settle(out.path(), &update, &Posted::default(), &Outcome::Failed(error)).unwrap();
             State::load(out.path()).unwrap().hubs[&hub()].unconfirmed.clone()
         };
-        let refused = |status| PostError::Refused { status, text: String::new() };
+        let refused = |status| PostError::Refused { status, text: String::new(), retry_after: None };
         assert_eq!(unconfirmed_after(PostError::NoAnswer { reason: "cut off".into() }), documents(2));
         assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_GATEWAY)), documents(2));
         assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_REQUEST)), documents(1));

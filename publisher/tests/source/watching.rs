@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use crate::{
     configured::{configured, one_set},
     notifying::told,
-    support::{ACCEPTED, BASE, Heard, Hub, Place, judge_site, program, run, text},
+    support::{ACCEPTED, BASE, BUSY, Heard, Hub, Place, judge_site, program, run, text},
 };
 
 struct Watch {
@@ -189,6 +189,29 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
     }
     drop(stop);
     watching.join().unwrap();
+}
+
+#[test]
+fn a_hub_that_asks_for_a_pause_gets_it_and_no_other_waits() {
+    let (place, hub, busy) = (Place::new(), Hub::start(), Hub::start());
+    busy.answers(BUSY);
+    let base_url = BaseUrl::parse(BASE).unwrap();
+    let settings =
+        [&hub, &busy].into_iter().fold(Settings::new(place.collection(), base_url), |settings, hub| {
+            settings.hub(HubUrl::parse(&hub.url()).unwrap())
+        });
+    let soon = Duration::from_millis(1);
+    let timing = Timing { first_pause: soon, last_pause: soon, ..Timing::default() };
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], timing, drop);
+    hub.next();
+    busy.next();
+    for name in ["one", "two"] {
+        place.put(name, "x");
+        assert_eq!(next_changes(&hub), [(Change::Created, name.to_owned())]);
+    }
+    drop(stop);
+    watching.join().unwrap();
+    busy.heard_nothing_more();
 }
 
 #[test]
