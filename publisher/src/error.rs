@@ -133,6 +133,15 @@ pub enum Error {
         /// The site.
         out: PathBuf,
     },
+    /// The resources are not files.
+    #[error(
+        "the resources in `{}` are records of a program, not files: only that program can build them, and there are no dumps of them",
+        out.display()
+    )]
+    NotOfFiles {
+        /// The folder of the set.
+        out: PathBuf,
+    },
     /// No file of the collection is a resource, but some were at the last build. Nothing is published, since Destinations would delete their copies.
     #[error(
         "no file in `{}` is a resource, but {} at the last build, so nothing is published; is its disk mounted? If all are deleted, publish that with --allow-empty",

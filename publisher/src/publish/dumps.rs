@@ -76,6 +76,9 @@ impl DumpTask<'_> {
         if !is_needed(&before) {
             return Ok(None);
         }
+        if !before.settings.has_files() {
+            return Err(Error::NotOfFiles { out: out.to_owned() });
+        }
         let mut dump_staging = DumpStaging::open(out, self.lock)?;
         let content = Content::of(what, out, &before, &dump_staging)?;
         drop(lock);

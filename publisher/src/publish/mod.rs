@@ -242,6 +242,9 @@ impl<'a> Build<'a> {
     /// The site stays as it was, or the next build completes it.
     pub fn run(self) -> Result<Built, Error> {
         let Self { settings, out, scope, dry_run, options, .. } = self;
+        if !settings.has_files() {
+            return Err(Error::NotOfFiles { out: out.to_owned() });
+        }
         let directory = settings.directory.canonicalize();
         let directory = directory.map_err(Error::cannot(Action::OpenCollection, &settings.directory))?;
         let folders = NewFolders::make(settings, out);

@@ -286,7 +286,7 @@ impl View {
         let state = State::load(out)?;
         // Of a set that was removed, nobody is led to its files and versions.
         let is_retired = state.retired.is_some();
-        let has_files = !is_retired && !state.settings.directory.as_os_str().is_empty();
+        let has_files = !is_retired && state.settings.has_files();
         let collection = has_files.then(|| collection::open(&state.settings, out)).transpose()?;
         let site = Site::of(&state.settings);
         let root = state.settings.root.as_ref().map_or(&state.settings.base_url, |root| &root.base_url);
