@@ -76,9 +76,7 @@ impl std::fmt::Debug for DueDumps<'_> {
 impl<'a> DueDumps<'a> {
     /// Of the built set in `out`.
     pub fn new(out: &'a Path) -> Self {
-        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
-        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { out, options }
+        Self { out, options: Options::default() }
     }
 
     /// After a run with these options.

@@ -158,6 +158,13 @@ struct Options<'a> {
     on_plan: &'a dyn Fn(),
 }
 
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
+        Self { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () }
+    }
+}
+
 impl fmt::Debug for Build<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Build")
@@ -171,9 +178,7 @@ impl<'a> Build<'a> {
     /// A full build of the site in `out`.
     #[must_use]
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
-        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
-        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { settings, out, scope: None, dry_run: None, records: None, options }
+        Self { settings, out, scope: None, dry_run: None, records: None, options: Options::default() }
     }
 
     /// Fails if another configuration file took over the claimed site.
