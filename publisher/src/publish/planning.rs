@@ -7,7 +7,6 @@ use resync_core::{datetime::DateTime, document::Capability, durable, memento::VE
 use super::{
     BuildMode, Built, DueDumps, Maintenance, MaintenanceFailure, OWN_FOLDERS, Options, Written, archives,
     completing::complete,
-    due_dumps::elapsed,
     dump_staging, execution, is_in_place,
     listing::{Listing, expected_archive},
     new_folders::NewFolders,
@@ -221,7 +220,7 @@ fn is_outdated_by(series: &Series, settings: &Settings, snapshot: &Snapshot) -> 
 pub(super) fn is_outdated(series: &Series, rules: Rules, resources: u64, now: DateTime) -> bool {
     let is_many =
         u128::from(series.since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
-    let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, now) >= age);
+    let is_old = rules.resource_list_age().is_some_and(|age| series.listed.duration_until(now) >= age);
     series.since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
 }
 
