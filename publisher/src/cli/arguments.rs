@@ -368,8 +368,7 @@ impl BuildArgs {
 
 /// Without the hubs that are named, be it with or without the final slash.
 fn without(mut hubs: Vec<HubUrl>, named: &[HubUrl]) -> Vec<HubUrl> {
-    let without_slash = |hub: &HubUrl| hub.as_str().trim_end_matches('/').to_owned();
-    hubs.retain(|hub| !named.iter().any(|named| without_slash(named) == without_slash(hub)));
+    hubs.retain(|hub| !named.iter().any(|named| named.is_same(hub)));
     hubs
 }
 

@@ -102,10 +102,9 @@ fn take_other_spelling(
     hub: &HubUrl,
     settings: &Settings,
 ) -> Option<HubRecord> {
-    let without_slash = |hub: &HubUrl| hub.as_str().trim_end_matches('/').to_owned();
     let is_same = |(known, record): &(&HubUrl, &HubRecord)| {
         let is_on_hold = record.removed.is_none() && !settings.hubs.contains(known);
-        is_on_hold && without_slash(known) == without_slash(hub)
+        is_on_hold && known.is_same(hub)
     };
     let known = records.iter().find(is_same)?.0.clone();
     records.remove(&known)
