@@ -177,7 +177,7 @@ struct Execution<'a> {
     /// One for all documents: the record of origins that it may read is as long as the collection.
     linker: Arc<Linker>,
     /// Whether the Resource List is written: the plan says so, and the one before need not stay.
-    lists_resources: bool,
+    has_new_resource_list: bool,
     done: Done,
     /// Digests of documents, which then need not be read.
     digests: BTreeMap<PathBuf, Digest>,
@@ -185,9 +185,9 @@ struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     fn new(lock: &'a Lock, plan: &'a Plan, site: &'a Site, before: Option<&'a State>, now: DateTime) -> Self {
-        let (lists_resources, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
         let linker = Arc::new(Linker::of(&plan.settings));
-        Self { out: lock.out(), plan, site, before, now, linker, lists_resources, done, digests }
+        let (has_new_resource_list, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
+        Self { out: lock.out(), plan, site, before, now, linker, has_new_resource_list, done, digests }
     }
 
     /// The resources with their links.
@@ -304,7 +304,7 @@ impl<'a> Execution<'a> {
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
     fn resource_lists(&mut self, listed: Option<Listed>, progress: &dyn Fn(Progress)) -> Result<(), Error> {
-        if !self.lists_resources {
+        if !self.has_new_resource_list {
             return self.keep_resource_lists();
         }
         let documents = self.documents();
@@ -320,7 +320,7 @@ impl<'a> Execution<'a> {
                 let stays = !is_lasting(&error) && self.can_keep_list();
                 self.done.failures.push(MaintenanceFailure::of(Maintenance::Archives, error));
                 if stays {
-                    self.lists_resources = false;
+                    self.has_new_resource_list = false;
                     return self.keep_resource_lists();
                 }
                 None
@@ -426,7 +426,7 @@ impl<'a> Execution<'a> {
             Some(_) => earlier.map_or(started, |earlier| earlier.begun),
             None => started,
         };
-        Ok(match earlier.filter(|_| !self.lists_resources) {
+        Ok(match earlier.filter(|_| !self.has_new_resource_list) {
             Some(Series { listed, since, .. }) => {
                 Series { until, position, listed: *listed, since: since + changes.total(), begun }
             }
