@@ -241,7 +241,7 @@ impl<'a> Build<'a> {
         self
     }
 
-    /// Runs the build.
+    /// Runs the build. Once all sets of a site of several are built, call [`describe`] for each.
     ///
     /// # Errors
     /// The site stays as it was, or the next build completes it.
