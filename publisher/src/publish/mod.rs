@@ -101,6 +101,8 @@ pub struct Built {
     pub list_is_due: bool,
     /// Whether a due dump waits for a later build.
     pub dump_is_due: bool,
+    /// The resources that are symbolic links, see [`Snapshot::links`].
+    pub(crate) links: Vec<PathBuf>,
     /// When the next dump comes due that is not due now.
     pub(crate) next_dump: Option<Instant>,
     /// URL of the Source Description, where Destinations start.

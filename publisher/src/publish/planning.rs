@@ -156,6 +156,7 @@ impl Run {
             unchanged,
             skipped: snapshot.skipped,
             unportable: snapshot.unportable,
+            links: snapshot.links,
             failures,
             unkept: snapshot.unkept,
             versions_begin: begins.then(|| site.place(VERSIONS_PATH).url),

@@ -4,6 +4,7 @@
 //! and a rescan of all files now and then finds what events missed. A build waits for a pause in the events, but not for long. Notifying goes on
 //! meanwhile, so that an unreachable hub does not delay builds.
 
+mod links;
 mod listening;
 mod notifying;
 
@@ -24,6 +25,7 @@ use tokio::{
 };
 
 use self::{
+    links::Links,
     listening::{ChangedPaths, Listener},
     notifying::{Notifying, notify_set},
 };
@@ -128,6 +130,7 @@ struct Watched {
     /// Whether the last build was refused since all resources seem to be gone.
     is_emptied: bool,
     listener: Listener,
+    links: Links,
     /// Signalled by each event, and by the end of a dump.
     changed: Arc<Notify>,
     /// Signalled when there may be something to notify the hubs of.
@@ -175,6 +178,7 @@ pub async fn watch(
             allow_empty,
             is_emptied: false,
             listener,
+            links: Links::default(),
             changed,
             published: Arc::clone(published),
             observers: observers.clone(),
@@ -294,8 +298,14 @@ impl Watched {
         let mut backoff = std::mem::take(&mut self.backoff);
         let paths = match changed_paths {
             ChangedPaths::Everywhere => None,
-            ChangedPaths::At(paths) => Some(paths),
+            ChangedPaths::At(mut paths) => {
+                if !paths.is_empty() {
+                    paths.extend(self.links.to_look_at());
+                }
+                Some(paths)
+            }
         };
+        let is_everywhere = paths.is_none();
         let work = move || {
             let build = Build::new(&settings, &out).claim(claim.as_ref()).mode(mode);
             let build = build.allow_empty(allow_empty).backoff(&mut backoff);
@@ -305,7 +315,7 @@ impl Watched {
             };
             (built, backoff)
         };
-        let (built, backoff) = unblocked(work).await;
+        let (mut built, backoff) = unblocked(work).await;
         if let Err(taken_over @ Error::TakenOver { .. }) = built {
             return Err(taken_over);
         }
@@ -319,8 +329,9 @@ impl Watched {
         };
         self.wants_dump =
             mode == BuildMode::WithoutDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
-        if let Ok(built) = &built {
+        if let Ok(built) = &mut built {
             self.next_dump = built.next_dump;
+            self.links.found(std::mem::take(&mut built.links), is_everywhere);
         } else {
             // The paths of this build are lost.
             self.listener.replace(ChangedPaths::Everywhere);
@@ -426,6 +437,7 @@ mod tests {
             allow_empty: false,
             is_emptied: false,
             listener,
+            links: Links::default(),
             changed,
             published: Arc::default(),
             observers: Observers { report, all_published: Arc::default() },

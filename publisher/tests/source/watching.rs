@@ -103,6 +103,21 @@ fn cn001_each_change_of_a_file_becomes_a_change_notification_and_an_entry_of_the
     assert_eq!(place.document("resync/changelist-1.xml").entries().len(), 3);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_change_of_what_a_link_leads_to_is_one_of_the_link_too() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    std::os::unix::fs::symlink("a.txt", place.collection().join("link")).unwrap();
+    assert_eq!(next_changes(&hub), [(Change::Created, "link".to_owned())]);
+    place.put("a.txt", "changed");
+    let mut updated = BTreeSet::new();
+    while updated.len() < 2 {
+        updated.extend(next_changes(&hub).into_iter().map(|(_, name)| name));
+    }
+    assert!(updated.contains("a.txt") && updated.contains("link"), "{updated:?}");
+}
+
 #[test]
 fn cn008_a_change_notification_goes_on_where_the_last_one_ended_though_a_resource_list_was_written_in_between()
  {
