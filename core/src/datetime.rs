@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::civil;
 use jiff::tz::Offset;
@@ -69,6 +69,11 @@ impl DateTime {
     /// The same instant for the standard library.
     pub fn to_system_time(self) -> SystemTime {
         self.0.into()
+    }
+
+    /// How long it is until another instant; nothing if that is earlier.
+    pub fn duration_until(self, other: Self) -> Duration {
+        other.to_system_time().duration_since(self.to_system_time()).unwrap_or_default()
     }
 
     /// An instant from milliseconds since 1970-01-01T00:00:00Z.
@@ -262,6 +267,14 @@ mod tests {
 
     fn utc(text: &str) -> String {
         text.parse::<DateTime>().unwrap().to_string()
+    }
+
+    #[test]
+    fn it_is_some_time_until_a_later_instant_and_none_until_an_earlier_one() {
+        let [first, second] =
+            ["2026-01-03T01:30:00Z", "2026-01-03T01:30:00.5Z"].map(|text| text.parse::<DateTime>().unwrap());
+        assert_eq!(first.duration_until(second), Duration::from_millis(500));
+        assert_eq!(second.duration_until(first), Duration::ZERO);
     }
 
     #[test]

@@ -113,6 +113,17 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The record of the configuration that the site is built from cannot be understood.
+    #[error(
+        "`{}` is damaged ({reason}); move it away and build from the configuration that lists all sets of the site, since others are removed",
+        path.display()
+    )]
+    DamagedClaim {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
 
     /// The collection lies among the documents that the build would write.
     #[error("the collection `{}` is inside the documents of the site in `{}`; choose another --out", path.display(), out.display())]
@@ -120,6 +131,15 @@ pub enum Error {
         /// The collection.
         path: PathBuf,
         /// The site.
+        out: PathBuf,
+    },
+    /// The resources are not files.
+    #[error(
+        "the resources in `{}` are records of a program, not files: only that program can build them, and there are no dumps of them",
+        out.display()
+    )]
+    NotOfFiles {
+        /// The folder of the set.
         out: PathBuf,
     },
     /// No file of the collection is a resource, but some were at the last build. Nothing is published, since Destinations would delete their copies.

@@ -140,7 +140,8 @@ impl<'a> Outbox<'a> {
     }
 }
 
-fn folder(out: &Path) -> PathBuf {
+/// The folder of those of a set.
+pub(crate) fn folder(out: &Path) -> PathBuf {
     out.join(FOLDER).join("outbox")
 }
 

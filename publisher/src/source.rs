@@ -559,6 +559,18 @@ mod tests {
     }
 
     #[test]
+    fn records_are_neither_built_nor_dumped_as_if_they_were_files() {
+        let (_out, set) = place();
+        set.list_all([Item::new("http://example.org/a")]).unwrap();
+        let built = Build::new(&set.settings, set.out()).run();
+        assert!(matches!(built, Err(Error::NotOfFiles { .. })), "{built:?}");
+        for what in [publish::Dump::Resources, publish::Dump::Changes] {
+            let dumped = publish::dump(set.out(), what, &|_| ());
+            assert!(matches!(dumped, Err(Error::NotOfFiles { .. })), "{dumped:?}");
+        }
+    }
+
+    #[test]
     fn rs172_links_that_are_told_stand_in_every_list() {
         let (_out, set) = place();
         let link = Link::new(Relation::Alternate, "http://example.org/a.html");

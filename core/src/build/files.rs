@@ -78,7 +78,11 @@ impl FileInventory {
             url: folder_url(base_url),
             algorithms: vec![Algorithm::Sha256],
             threads: thread::available_parallelism().map_or(1, usize::from),
-            listener: Listener { skipped: Box::new(|_| ()), unportable: Box::new(|_| ()) },
+            listener: Listener {
+                skipped: Box::new(|_| ()),
+                unportable: Box::new(|_| ()),
+                link: Box::new(|_| ()),
+            },
             media_type: Arc::new(|_| None),
             known: Box::new(std::iter::empty()),
         }
@@ -117,6 +121,12 @@ impl FileInventory {
     /// Calls `report` for each resource whose name not every Destination can keep.
     pub fn on_unportable(mut self, report: impl FnMut(Unportable) + Send + 'static) -> Self {
         self.listener.unportable = Box::new(report);
+        self
+    }
+
+    /// Calls `report` with the path below the folder of each resource that is a symbolic link to a file.
+    pub fn on_link(mut self, report: impl FnMut(&Path) + Send + 'static) -> Self {
+        self.listener.link = Box::new(report);
         self
     }
 

@@ -93,7 +93,7 @@ pub use package_limits::PackageLimits;
 pub use resource_dump::ResourceDumps;
 pub use resource_list::{ResourceLists, StagedLists};
 pub use settings::{Published, Site};
-pub use sink::{Documents, MemoryDraft, MemorySink, Sink};
+pub use sink::{Documents, MemoryDraft, MemorySink, Sink, open_document};
 pub use snapshot::Completed;
 pub use source_description::{SOURCE_DESCRIPTION, publish_source_description};
 pub use stamp::{Known, Stamp, StampError};

@@ -7,13 +7,12 @@
 //! [`Rotation`] bounds what a run costs; the index is written when it has something new to say.
 
 use std::io::{BufReader, Read};
-use std::time::Duration;
 
 use super::course::{KnownOpen, Position, Rotation};
 use super::ready::Ready;
 use super::scratch::Scratch;
 use super::settings::{Published, Settings};
-use super::sink::Sink;
+use super::sink::{Sink, open_document};
 use super::spool::Spool;
 use super::{BuildError, Documents};
 use crate::datetime::DateTime;
@@ -210,7 +209,7 @@ impl Series<'_> {
                 growing.take(&entry?)?;
             }
         }
-        let is_old = self.rotation.age.is_some_and(|age| elapsed(open.from, now) >= age);
+        let is_old = self.rotation.age.is_some_and(|age| open.from.duration_until(now) >= age);
         if is_old && growing.spool.entries() > 0 {
             growing.rotate(sink)?;
         }
@@ -346,9 +345,7 @@ impl Series<'_> {
 }
 
 fn header_of<D: Documents>(sink: &D, name: &str) -> Result<Option<Header>, BuildError> {
-    let Some(published) = sink.open(name)? else { return Ok(None) };
-    let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
-    Ok(Some(Reader::new(BufReader::new(published)).map_err(unreadable)?.header().clone()))
+    Ok(open_document(sink, name)?.map(|reader| reader.header().clone()))
 }
 
 /// Whether a document has these very bytes.
@@ -358,10 +355,6 @@ fn is_published<D: Documents>(sink: &D, name: &str, bytes: &[u8]) -> Result<bool
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source: ReadError::Io(source) };
     published.read_to_end(&mut present).map_err(unreadable)?;
     Ok(present == bytes)
-}
-
-fn elapsed(from: DateTime, now: DateTime) -> Duration {
-    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
 /// A series while entries come in.

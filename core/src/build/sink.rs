@@ -1,9 +1,12 @@
 //! Where documents go: created unseen, then put into their place whole.
 
 use std::collections::BTreeMap;
-use std::io::{self, Cursor};
+use std::io::{self, BufReader, Cursor};
 use std::path::Path;
 use std::sync::Arc;
+
+use super::BuildError;
+use crate::xml::Reader;
 
 /// Published documents, by name, to be read.
 pub trait Documents {
@@ -15,6 +18,16 @@ pub trait Documents {
 
     /// The names of the published documents that begin with `prefix` and have no further `/`, in any order.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
+}
+
+/// Opens a published document and reads its header; `None` when there is none of this name.
+pub fn open_document<D: Documents>(
+    documents: &D,
+    name: &str,
+) -> Result<Option<Reader<BufReader<D::Published>>>, BuildError> {
+    let Some(published) = documents.open(name)? else { return Ok(None) };
+    let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
+    Reader::new(BufReader::new(published)).map(Some).map_err(unreadable)
 }
 
 /// A place for documents, by name; `name` is a path with `/` between its parts.

@@ -14,10 +14,11 @@ use super::folder::{Folder, LocateError, Refusal, SkipReason, Skipped, SymbolicL
 use super::names::{Foreign, MAX_LOC, Unportable, name_of, segment_of};
 use super::status::Identity;
 
-/// Is called for what a walk leaves out, and for what is hard to copy.
+/// Is called for what a walk leaves out, for what is hard to copy, and for links.
 pub(super) struct Listener {
     pub(super) skipped: Box<dyn FnMut(Skipped) + Send>,
     pub(super) unportable: Box<dyn FnMut(Unportable) + Send>,
+    pub(super) link: Box<dyn FnMut(&Path) + Send>,
 }
 
 impl Listener {
@@ -170,6 +171,9 @@ impl Walker {
         if loc.len() > MAX_LOC {
             self.listener.refused(&path, Refusal::Skipped(SkipReason::LocTooLong));
             return Ok(None);
+        }
+        if kind == Kind::Link {
+            (self.listener.link)(&path);
         }
         if let Some(cause) = Foreign::of(&path) {
             (self.listener.unportable)(Unportable { path: path.clone(), cause });

@@ -23,7 +23,6 @@ use resync_core::{
     datetime::DateTime,
     digest::Algorithm,
     lint::{MAX_DOCUMENTS, MAX_REQUESTS},
-    websub::is_same_hub,
 };
 use resync_publisher::{
     BaseUrl, Error, HubUrl, Settings, UrlError,
@@ -85,8 +84,8 @@ pub(crate) enum Command {
         build: BuildArgs,
         #[command(flatten)]
         tokens: Tokens,
-        /// How often to look at all files, in case an event was missed
-        #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+        /// How often to look at all files, in case an event was missed; 0 for never
+        #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration_or_zero)]
         rescan: Duration,
     },
     /// Build, then pack every resource into a Resource Dump, or every change since the last one into a Change Dump
@@ -369,7 +368,7 @@ impl BuildArgs {
 
 /// Without the hubs that are named, be it with or without the final slash.
 fn without(mut hubs: Vec<HubUrl>, named: &[HubUrl]) -> Vec<HubUrl> {
-    hubs.retain(|hub| !named.iter().any(|named| is_same_hub(named.as_str(), hub.as_str())));
+    hubs.retain(|hub| !named.iter().any(|named| named.is_same(hub)));
     hubs
 }
 
@@ -386,7 +385,7 @@ fn check_collection(collection: &Path) -> Result<(), Failure> {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min
+    /// How long to retry if a hub fails, after 1 s, 2 s, 4 s and so on up to 5 min, or later if the hub asks for it
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration_or_zero)]
     pub(crate) retry: Duration,
     /// Leave a hub that is no longer named: what waits for it is discarded, and it is notified once more so that its subscribers find the new hubs (repeatable)

@@ -95,6 +95,7 @@ impl Failure {
             | Self::StrangeHub { .. }
             | Self::Publisher(
                 Error::CollectionInSite { .. }
+                | Error::NotOfFiles { .. }
                 | Error::Ignore { .. }
                 | Error::OfAnother { .. }
                 | Error::TakenOver { .. }

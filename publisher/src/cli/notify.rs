@@ -195,10 +195,12 @@ pub(super) async fn notify_all(outs: &[PathBuf], token: &TokenArgs) -> NotifyRep
     let mut pauses = Backoff::new(FIRST_PAUSE, LAST_PAUSE).exact();
     loop {
         let Attempt { reports, failures } = attempt(outs, &tokens).await;
-        let pause = pauses.after_failure();
         let hubs = || reports.iter().flat_map(|(_, hubs)| hubs);
-        let (all, failed) =
-            (hubs().count(), hubs().filter(|report| matches!(report.outcome, Outcome::Failed(_))).count());
+        let of_failed = || hubs().filter(|report| matches!(report.outcome, Outcome::Failed(_)));
+        let (all, failed) = (hubs().count(), of_failed().count());
+        // All are tried at once: as soon as the first of them may be.
+        let asked = of_failed().map(|report| report.retry_after().unwrap_or_default()).min();
+        let pause = pauses.after_failure().max(asked.unwrap_or_default());
         let is_over = failed == 0 || begun.elapsed() + pause > token.retry;
         if failed > 0 {
             for (name, hubs) in &reports {

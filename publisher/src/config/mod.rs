@@ -272,6 +272,19 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_is_cut_to_whole_seconds_is_refused() {
+        let top = "out = \"o\"\nbase_url = \"http://example.org/\"\ndirectory = \"d\"\n";
+        for (table, key) in [("resource_dump", "every"), ("versions", "keep")] {
+            let with = |time: &str| parse(&format!("{top}[{table}]\n{key} = \"{time}\"\n"));
+            assert!(with("0s").is_ok() && with("1s 1000ms").is_ok() && with("never").is_ok(), "{table}");
+            for time in ["500ms", "1s 1ns"] {
+                let problems = with(time).unwrap_err();
+                assert!(problems[0].contains("in whole seconds"), "{problems:?}");
+            }
+        }
+    }
+
+    #[test]
     fn two_sets_of_one_name_and_a_pattern_that_is_none_are_refused() {
         let set = "[[set]]\nname = \"a\"\ndirectory = \"a\"\n";
         let top = "out = \"o\"\nbase_url = \"http://example.org/\"\n";

@@ -122,11 +122,11 @@ fn rules(top: &Keys<'_, '_>) -> Rules {
 
 fn versions(keys: Keys<'_, '_>) -> VersionRules {
     let mut rules = VersionRules { only: texts(&keys, "only"), ..VersionRules::default() };
-    let what = "\"never\", \"always\", or a time such as \"365d\"";
+    let what = "\"never\", \"always\", or a time such as \"365d\", in whole seconds";
     let keep = keys.read("keep", what, |value| match value.as_str()? {
         "never" => Some(Keep::Never),
         "always" => Some(Keep::Always),
-        text => humantime::parse_duration(text).ok().map(|time| Keep::Seconds(time.as_secs())),
+        text => whole_seconds(text).map(Keep::Seconds),
     });
     replace(&mut rules.keep, keep);
     replace(
@@ -198,12 +198,18 @@ fn number<T: TryFrom<u64>>(keys: &Keys<'_, '_>, key: &str, from: u64, to: u64) -
 
 /// A duration in seconds, `None` for `never`; `otherwise` where the key is missing.
 fn seconds(keys: &Keys<'_, '_>, key: &str, otherwise: Option<u64>) -> Option<u64> {
-    let time = keys.read(key, "a time such as \"12h\" or \"30d\", or \"never\"", |value| {
-        let text = value.as_str()?;
-        let never = (text == "never").then_some(None);
-        never.or_else(|| humantime::parse_duration(text).ok().map(|time| Some(time.as_secs())))
+    let what = "a time such as \"12h\" or \"30d\", in whole seconds, or \"never\"";
+    let time = keys.read(key, what, |value| match value.as_str()? {
+        "never" => Some(None),
+        text => whole_seconds(text).map(Some),
     });
     time.unwrap_or(otherwise)
+}
+
+/// A time without a rest that would be lost.
+fn whole_seconds(text: &str) -> Option<u64> {
+    let time = humantime::parse_duration(text).ok().filter(|time| time.subsec_nanos() == 0);
+    time.map(|time| time.as_secs())
 }
 
 fn replace<T>(value: &mut T, new: Option<T>) {

@@ -36,7 +36,9 @@ impl Linker {
         let with_patterns = |template: &LinkTemplate| (template.clone(), template.patterns().ok().flatten());
         let (directory, links) = (settings.directory.clone(), &settings.links);
         let templates = links.iter().map(with_patterns).collect();
-        Self { base, directory, templates, versions: VersionLinks::of(settings), origins: OnceLock::new() }
+        // Records are no copy: without a folder, that of the process would be looked at.
+        let origins = if settings.has_files() { OnceLock::new() } else { OnceLock::from(None) };
+        Self { base, directory, templates, versions: VersionLinks::of(settings), origins }
     }
 
     /// A resource with its links. Where it has none of their relations, they lead to its versions, too (MEM-035).
@@ -227,6 +229,12 @@ mod tests {
         assert_eq!(hrefs, expected);
         let unknown = linker.item(Item::new("http://example.org/a")).links;
         assert_eq!(unknown.len(), 1, "only the link that needs no time");
+    }
+
+    #[test]
+    fn of_records_nobody_looks_from_where_they_came() {
+        let linker = Linker::of(&Settings::new("", BaseUrl::parse("http://example.org/").unwrap()));
+        assert!(linker.origins.get().is_some_and(Option::is_none));
     }
 
     #[test]

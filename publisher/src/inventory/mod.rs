@@ -11,7 +11,10 @@ mod scope;
 mod stored;
 mod writing;
 
-use std::{path::Path, sync::mpsc::channel};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::channel,
+};
 
 use resync_core::{
     build::{
@@ -43,6 +46,9 @@ use crate::{
     versions::{Content, Taken, Taking, Unkept},
 };
 
+/// So many symbolic links are remembered.
+pub(crate) const MOST_LINKS: usize = 1_000;
+
 /// A snapshot of a collection. Everything in it is at least as new as `started` (RS-021).
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -62,6 +68,8 @@ pub(crate) struct Snapshot {
     pub(crate) skipped: Vec<Skipped>,
     /// The resources whose names not every Destination can store, ordered by path.
     pub(crate) unportable: Vec<Unportable>,
+    /// The resources that are symbolic links, by their paths below the folder; at most one more than [`MOST_LINKS`].
+    pub(crate) links: Vec<PathBuf>,
     /// The versions that were seen for the first time, and those that could not be kept.
     pub(crate) versions: Option<Taken>,
     pub(crate) unkept: Unkept,
@@ -141,13 +149,22 @@ impl TakeSnapshot<'_> {
     pub(crate) fn of_files(mut self, collection: Folder, scope: Option<&Scope>) -> Result<Snapshot, Error> {
         let Self { settings, out, progress, .. } = self;
         let ((skip, skipped), (warn, unportable)) = (channel(), channel());
+        let (link, links) = channel();
+        let mut rest = MOST_LINKS + 1;
+        let on_link = move |path: &Path| {
+            if rest > 0 {
+                rest -= 1;
+                drop(link.send(path.to_owned()));
+            }
+        };
         let last = StoredInventory::last(out);
         let known = scope.map(|scope| scope.known(&last, &settings.base_url)).transpose()?;
         let files = FileInventory::below(collection, settings.base_url.as_str())
             .algorithms(settings.hash.iter().copied())
             .media_type(|path| mime_guess::from_path(path).first_raw().map(str::to_ascii_lowercase))
             .on_skipped(move |one| drop(skip.send(one)))
-            .on_unportable(move |one| drop(warn.send(one)));
+            .on_unportable(move |one| drop(warn.send(one)))
+            .on_link(on_link);
         let mut contents = files.contents();
         let mut files = match &known {
             None => files.known(last.resources()?),
@@ -182,7 +199,8 @@ impl TakeSnapshot<'_> {
         skipped.sort_by(|one, other| one.path.cmp(&other.path));
         let mut unportable: Vec<_> = unportable.iter().collect();
         unportable.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(Snapshot { reads: files.reads(), skipped, unportable, ..Snapshot::of(started, compared) })
+        let (reads, links) = (files.reads(), links.iter().collect());
+        Ok(Snapshot { reads, skipped, unportable, links, ..Snapshot::of(started, compared) })
     }
 
     /// Of resources that are not files, in the order of their URIs.
@@ -219,8 +237,20 @@ impl Snapshot {
     fn of(started: DateTime, compared: Compared) -> Self {
         let Compared { totals, changes, until, versions, unkept } = compared;
         let completed = DateTime::now().max(started);
-        let (reads, skipped, unportable) = (0, Vec::new(), Vec::new());
-        Self { started, completed, until, totals, reads, changes, skipped, unportable, versions, unkept }
+        let (reads, skipped, unportable, links) = (0, Vec::new(), Vec::new(), Vec::new());
+        Self {
+            started,
+            completed,
+            until,
+            totals,
+            reads,
+            changes,
+            skipped,
+            unportable,
+            links,
+            versions,
+            unkept,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the state records of a hub: what it accepted, why it failed, what was omitted for it, and when it is given up.
 
-use std::{ops::Range, path::Path, time::Duration};
+use std::{ops::Range, path::Path};
 
 use resync_core::{datetime::DateTime, document::Capability};
 
@@ -65,7 +65,7 @@ pub(super) fn settle(
             if !error.is_unanswered() {
                 record.unconfirmed.clone_from(&update.unconfirmed_before);
             }
-            record.removed.is_some_and(|removed| has_passed(LEAVING, removed))
+            record.removed.is_some_and(|removed| removed.duration_until(DateTime::now()) > LEAVING)
         }
     };
     if given_up {
@@ -230,14 +230,9 @@ fn knows_of_removal(state: &State, hub: &HubUrl) -> bool {
     }
 }
 
-fn has_passed(time: Duration, since: DateTime) -> bool {
-    let now = DateTime::now().to_system_time();
-    now.duration_since(since.to_system_time()).is_ok_and(|passed| passed > time)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs};
+    use std::{collections::BTreeMap, fs, time::Duration};
 
     use super::*;
     use crate::{
@@ -329,7 +324,7 @@ mod tests {
             settle(out.path(), &update, &Posted::default(), &Outcome::Failed(error)).unwrap();
             State::load(out.path()).unwrap().hubs[&hub()].unconfirmed.clone()
         };
-        let refused = |status| PostError::Refused { status, text: String::new() };
+        let refused = |status| PostError::Refused { status, text: String::new(), retry_after: None };
         assert_eq!(unconfirmed_after(PostError::NoAnswer { reason: "cut off".into() }), documents(2));
         assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_GATEWAY)), documents(2));
         assert_eq!(unconfirmed_after(refused(http::StatusCode::BAD_REQUEST)), documents(1));

@@ -58,6 +58,13 @@ pub struct HubReport {
     pub outcome: Outcome,
 }
 
+impl HubReport {
+    /// The pause that the hub asks for before it is tried again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Outcome::Failed(error) = &self.outcome { error.retry_after() } else { None }
+    }
+}
+
 /// How the notification of a hub can end.
 #[derive(Debug)]
 pub enum Outcome {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use http::{
     HeaderValue, StatusCode,
-    header::{AUTHORIZATION, CONTENT_TYPE, LINK},
+    header::{AUTHORIZATION, CONTENT_TYPE, LINK, RETRY_AFTER},
 };
 use reqwest::redirect::Policy;
-use resync_common::words::Size;
+use resync_common::{client::retry_after, words::Size};
 use resync_core::websub::XML_CONTENT_TYPE;
 
 use super::message::Message;
@@ -77,10 +77,20 @@ pub enum PostError {
         status: StatusCode,
         /// The hub's own words.
         text: String,
+        /// The pause that it asks for.
+        retry_after: Option<Duration>,
     },
 }
 
 impl PostError {
+    /// The pause that the hub asks for before it is tried again, at most [`LONGEST_PAUSE`](resync_common::client::LONGEST_PAUSE).
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// Whether the hub will refuse the same notification again, for example because of its length.
     pub fn is_final(&self) -> bool {
         let may_pass = [
@@ -142,6 +152,7 @@ async fn judge(
     if status.is_success() {
         return Ok(status);
     }
+    let pause = response.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
     let mut text = Vec::new();
     while text.len() < SHOWN_OF_AN_ANSWER {
         match response.chunk().await {
@@ -154,7 +165,7 @@ async fn judge(
     Err(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PostError::Unauthorised { status, text, topic },
         StatusCode::PAYLOAD_TOO_LARGE => PostError::TooLong { status, text, length },
-        _ => PostError::Refused { status, text },
+        _ => PostError::Refused { status, text, retry_after: pause },
     })
 }
 
@@ -187,7 +198,7 @@ mod tests {
     fn a_refusal_is_final_unless_the_hub_may_answer_otherwise_later() {
         let is_final = |status: u16| {
             let status = StatusCode::from_u16(status).unwrap();
-            PostError::Refused { status, text: String::new() }.is_final()
+            PostError::Refused { status, text: String::new(), retry_after: None }.is_final()
         };
         for status in [400, 405, 410, 415, 422] {
             assert!(is_final(status), "{status}");

@@ -25,7 +25,7 @@ impl fmt::Debug for Token {
 }
 
 /// Adds the URL of its hub to each token that has none: the only hub of the sets in `outs`, or else their only former hub. With several hubs such a token
-/// is refused, so that it reaches no other hub than its own.
+/// is refused, so that it reaches no other hub than its own. One with a URL that none of the sets knows is ignored, and a warning logged.
 pub fn tokens_for(outs: &[PathBuf], tokens: &[Token]) -> Result<Vec<Token>, Error> {
     let mut hubs = Hubs::default();
     for out in outs {
@@ -47,8 +47,13 @@ pub(crate) struct Hubs {
 }
 
 impl Hubs {
-    /// Tokens with the URLs of their hubs; unchanged if there is no hub.
+    /// Tokens with the URLs of their hubs; unchanged if there is no hub. Warns of those whose hub no set has.
     pub(crate) fn name(&self, tokens: &[Token]) -> Result<Vec<Token>, Error> {
+        let is_strange = |token: &Token| !self.all.iter().any(|hub| token.secret_for(hub).is_some());
+        // The settings of a timer may still name a former hub.
+        for _ in tokens.iter().filter(|token| token.has_url() && is_strange(token)) {
+            tracing::warn!("ignored a token that matches no hub of the site");
+        }
         let meant = if self.current.is_empty() { &self.all } else { &self.current };
         let name = |token: &Token| match (meant.first(), meant.len()) {
             (Some(hub), 1) if token.is_bare() => Ok(Token(format!("{hub}={}", token.0))),
@@ -62,7 +67,16 @@ impl Hubs {
 impl Token {
     /// Whether it names no hub. An empty one is no token.
     pub fn is_bare(&self) -> bool {
-        !self.0.is_empty() && !self.0.starts_with("http://") && !self.0.starts_with("https://")
+        !self.0.is_empty() && !self.has_url()
+    }
+
+    fn has_url(&self) -> bool {
+        self.0.starts_with("http://") || self.0.starts_with("https://")
+    }
+
+    /// What is behind the URL of this hub.
+    fn secret_for(&self, hub: &HubUrl) -> Option<&str> {
+        self.0.strip_prefix(hub.as_str())?.strip_prefix('=')
     }
 }
 
@@ -84,15 +98,15 @@ fn assign(
     tokens: &[Token],
 ) -> Result<Vec<(HubUrl, Option<HeaderValue>)>, Error> {
     let mut credentials: Vec<_> = hubs.iter().map(|hub| (hub.clone(), None)).collect();
+    if hubs.is_empty() {
+        return Ok(credentials);
+    }
     for token in tokens.iter().filter(|token| !token.0.is_empty()) {
-        let named = |hub: &HubUrl| token.0.strip_prefix(hub.as_str()).and_then(|rest| rest.strip_prefix('='));
-        let (position, secret) = match hubs.iter().position(|hub| named(hub).is_some()) {
-            Some(position) => (position, named(&hubs[position]).unwrap_or_default()),
-            // The settings of a timer may still name a former hub.
-            None if !token.is_bare() => {
-                tracing::warn!("ignored a token that matches no hub of the site");
-                continue;
-            }
+        let named = hubs.iter().enumerate().find_map(|(at, hub)| Some((at, token.secret_for(hub)?)));
+        let (position, secret) = match named {
+            Some(named) => named,
+            // It is for a hub of another set.
+            None if token.has_url() => continue,
             None if meant > 1 => return Err(Error::WhoseToken { hubs: meant }),
             None => (0, token.0.as_str()),
         };
@@ -127,6 +141,7 @@ mod tests {
         assert_eq!(sent(&two, &["http://c.example/=s3cret"]).unwrap(), [None, None]);
         assert_eq!(sent(&two[..1], &["s3cret"]).unwrap(), [Some("Bearer s3cret".to_owned())]);
         assert!(matches!(sent(&two[..1], &["a\nb"]), Err(Error::BadToken)));
+        assert!(sent(&[], &["s3cret"]).unwrap().is_empty(), "there is no hub");
     }
 
     #[test]

@@ -76,9 +76,7 @@ impl std::fmt::Debug for DueDumps<'_> {
 impl<'a> DueDumps<'a> {
     /// Of the built set in `out`.
     pub fn new(out: &'a Path) -> Self {
-        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
-        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { out, options }
+        Self { out, options: Options::default() }
     }
 
     /// After a run with these options.
@@ -205,12 +203,8 @@ fn due_in(state: &State, what: Dump) -> Option<Duration> {
         (None, Dump::Resources) => state.totals.resources > 0,
         (None, Dump::Changes) => series.position.document > 1 || series.position.entries > 0,
     };
-    let rest = last.map_or(Duration::ZERO, |last| every.saturating_sub(elapsed(last, DateTime::now())));
+    let rest = last.map_or(Duration::ZERO, |last| every.saturating_sub(last.duration_until(DateTime::now())));
     is_new.then_some(rest)
-}
-
-pub(super) fn elapsed(from: DateTime, now: DateTime) -> Duration {
-    now.to_system_time().duration_since(from.to_system_time()).unwrap_or_default()
 }
 
 #[cfg(test)]

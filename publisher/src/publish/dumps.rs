@@ -5,25 +5,25 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader},
+    io,
     path::{Path, PathBuf},
 };
 
 use resync_core::{
     build::{
-        self, ChangeDumps, Completed, Event, FileContents, FileInventory, Item, Known, Published,
-        ResourceDumps, Rotation, Versions,
+        self, ChangeDumps, Completed, Event, FileContents, FileInventory, Known, Published, ResourceDumps,
+        Rotation, Versions,
     },
     datetime::DateTime,
     digest::Algorithm,
     document::{Capability, Link},
-    xml::{ReadError, Reader},
 };
 
 use super::{
     Claim, Dump, Progress, Work, Written, completing,
     dump_staging::DumpStaging,
     execution,
+    listed_changes::ListedChanges,
     listing::documents_of as documents_of_set,
     snapshots::{Archive, Snapshots},
     staging::Staging,
@@ -33,7 +33,7 @@ use crate::{
     helpers::files,
     inventory::{Linker, PATCH_FOLDER, StoredInventory, collection},
     site::{DOCUMENT_FOLDER, Site},
-    state::{DumpLock, FOLDER, Lock, Part, Series, State},
+    state::{DumpLock, FOLDER, Lock, Part, State},
     versions::Store,
 };
 
@@ -76,15 +76,19 @@ impl DumpTask<'_> {
         if !is_needed(&before) {
             return Ok(None);
         }
+        if !before.settings.has_files() {
+            return Err(Error::NotOfFiles { out: out.to_owned() });
+        }
         let mut dump_staging = DumpStaging::open(out, self.lock)?;
         let content = Content::of(what, out, &before, &dump_staging)?;
         drop(lock);
-        let published = content.pack(out, &before, &mut dump_staging, self.progress)?;
+        let packed = content.pack(out, &before, &mut dump_staging, self.progress);
         let lock = settled(out, claim)?;
         let state = State::load(out)?;
         if is_overtaken(what, &before, &state) {
             return Err(Error::Overtaken { out: out.to_owned() });
         }
+        let published = packed?;
         let was_interrupted = is_under_way(out);
         let mut staging = Staging::open(out.join(DOCUMENT_FOLDER))?;
         let carried_out = announce(what, out, &before, &mut staging)
@@ -125,7 +129,7 @@ fn is_overtaken(what: Dump, before: &State, now: &State) -> bool {
 /// What a dump will contain.
 enum Content {
     Resources(ResourceDumps, Box<dyn Iterator<Item = Result<Known, build::BuildError>>>),
-    Changes(ChangeDumps, Recorded),
+    Changes(ChangeDumps, ListedChanges),
 }
 
 impl Content {
@@ -149,8 +153,8 @@ impl Content {
                 let rotation = Rotation { age: before.settings.rules.archive_age(), ..Rotation::default() };
                 let dumps = ChangeDumps::new(&documents).rotation(rotation);
                 let end = dumps.end(dump_staging)?;
-                let recorded = recorded(out, &Site::of(&before.settings), series, end)?;
-                Self::Changes(dumps, recorded)
+                let site = Site::of(&before.settings);
+                Self::Changes(dumps, ListedChanges::after(end, out, &site, series)?)
             }
         })
     }
@@ -173,12 +177,13 @@ impl Content {
                 });
                 dumps.write(items, contents, dump_staging)?
             }
-            Self::Changes(dumps, Recorded { from, until, events }) => {
-                let all = u64::try_from(events.len()).ok();
-                let events = events.into_iter().zip(1..).map(|(event, done)| {
+            Self::Changes(dumps, changes) => {
+                let all = Some(changes.count()?);
+                let events = changes.events().zip(1..).map(|(event, done)| {
                     progress(Progress { work: Work::PackingChanges, done, all });
-                    Ok(event)
+                    event
                 });
+                let (from, until) = (changes.from, changes.until);
                 let (store, url) = (Store::of(out), Site::of(&before.settings).place("").url);
                 let versions = Present { contents, store, out, url };
                 dumps.record(dump_staging, from, events, versions, until)?
@@ -280,42 +285,4 @@ fn documents_of(what: Dump, site: &Site, published: &Published) -> Vec<(String, 
         _ => Part::Component { index: index(&top) },
     };
     names.iter().map(|name| (name.clone(), what.capability(), part(name))).collect()
-}
-
-struct Recorded {
-    from: DateTime,
-    until: DateTime,
-    events: Vec<Event>,
-}
-
-/// The changes in the Change Lists after a moment, oldest first; all without one.
-fn recorded(out: &Path, site: &Site, series: &Series, after: Option<DateTime>) -> Result<Recorded, Error> {
-    let mut lists = Vec::new();
-    let mut from = None;
-    // Closed lists that end before the moment add nothing, and neither do earlier ones.
-    for number in (1..=series.position.document).rev() {
-        let name = site.change_list_component(number).path;
-        let unreadable = |source| build::BuildError::Published { name: name.clone(), source };
-        let file = File::open(out.join(&name)).map_err(|source| unreadable(ReadError::Io(source)))?;
-        let list = Reader::new(BufReader::new(file)).map_err(unreadable)?;
-        let metadata = list.header().metadata.clone();
-        from = metadata.from.or(from);
-        if metadata.until.zip(after).is_some_and(|(until, after)| until <= after) {
-            break;
-        }
-        let mut events = Vec::new();
-        for entry in list {
-            let entry = entry.map_err(unreadable)?;
-            let recorded =
-                entry.metadata.as_ref().and_then(|metadata| metadata.change.zip(metadata.datetime));
-            let Some((change, moment)) = recorded else { continue };
-            if after.is_none_or(|after| moment > after) {
-                events.push(Event::new(change, moment, Item::from_entry(entry)));
-            }
-        }
-        lists.push(events);
-    }
-    let from =
-        from.ok_or_else(|| io::Error::other("a Change List has no from")).map_err(build::BuildError::from)?;
-    Ok(Recorded { from, until: series.until, events: lists.into_iter().rev().flatten().collect() })
 }

@@ -12,6 +12,7 @@ mod dump_staging;
 mod dumps;
 mod execution;
 mod in_place;
+mod listed_changes;
 mod listing;
 mod maintenance;
 mod new_folders;
@@ -100,6 +101,8 @@ pub struct Built {
     pub list_is_due: bool,
     /// Whether a due dump waits for a later build.
     pub dump_is_due: bool,
+    /// The resources that are symbolic links, see [`Snapshot::links`].
+    pub(crate) links: Vec<PathBuf>,
     /// When the next dump comes due that is not due now.
     pub(crate) next_dump: Option<Instant>,
     /// URL of the Source Description, where Destinations start.
@@ -157,6 +160,13 @@ struct Options<'a> {
     on_plan: &'a dyn Fn(),
 }
 
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
+        Self { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () }
+    }
+}
+
 impl fmt::Debug for Build<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Build")
@@ -170,9 +180,7 @@ impl<'a> Build<'a> {
     /// A full build of the site in `out`.
     #[must_use]
     pub fn new(settings: &'a Settings, out: &'a Path) -> Self {
-        let (claim, mode, allows_empty, backoff) = (None, BuildMode::Full, false, None);
-        let options = Options { claim, mode, allows_empty, backoff, progress: &|_| (), on_plan: &|| () };
-        Self { settings, out, scope: None, dry_run: None, records: None, options }
+        Self { settings, out, scope: None, dry_run: None, records: None, options: Options::default() }
     }
 
     /// Fails if another configuration file took over the claimed site.
@@ -235,12 +243,15 @@ impl<'a> Build<'a> {
         self
     }
 
-    /// Runs the build.
+    /// Runs the build. Once all sets of a site of several are built, call [`describe`] for each.
     ///
     /// # Errors
     /// The site stays as it was, or the next build completes it.
     pub fn run(self) -> Result<Built, Error> {
         let Self { settings, out, scope, dry_run, options, .. } = self;
+        if !settings.has_files() {
+            return Err(Error::NotOfFiles { out: out.to_owned() });
+        }
         let directory = settings.directory.canonicalize();
         let directory = directory.map_err(Error::cannot(Action::OpenCollection, &settings.directory))?;
         let folders = NewFolders::make(settings, out);

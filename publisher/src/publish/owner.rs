@@ -14,8 +14,11 @@ use super::retire::{self, RetireFailure};
 use crate::{
     error::{Action, Error},
     helpers::files,
-    state::{FOLDER, lock_configuration},
+    state::{FOLDER, lock_configuration, parse_format},
 };
+
+/// The version of `configuration.json`.
+const FORMAT: u32 = 1;
 
 /// The record that a site is built from a configuration file, until another file takes it over.
 #[derive(Clone, Debug)]
@@ -61,7 +64,8 @@ pub fn claim(
     let ownership = lock_configuration(out)?;
     let before = Record::read(out)?;
     let sets = staying.iter().map(|set| Exact::of(set.strip_prefix(out).unwrap_or(set).as_os_str()));
-    let mut record = Record { configuration: Exact::of(configuration.as_os_str()), sets: sets.collect() };
+    let mut record =
+        Record { format: FORMAT, configuration: Exact::of(configuration.as_os_str()), sets: sets.collect() };
     if let Some(before) = &before {
         let owner = before.configuration.path();
         if is_same(&owner, &configuration) {
@@ -96,6 +100,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 /// What a site records of the file.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Record {
+    format: u32,
     configuration: Exact,
     /// The names of their folders; that of a set without a name is empty.
     sets: Vec<Exact>,
@@ -108,10 +113,9 @@ impl Record {
 
     fn read(out: &Path) -> Result<Option<Self>, Error> {
         let path = Self::path(out);
-        let bytes = files::read_if_there(&path);
-        let record =
-            bytes.and_then(|bytes| Ok(bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose()?));
-        record.map_err(Error::cannot(Action::Read, &path))
+        let bytes = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))?;
+        let damaged = |reason| Error::DamagedClaim { path: path.clone(), reason };
+        bytes.map(|bytes| parse_format(&bytes, &path, FORMAT, damaged)).transpose()
     }
 
     fn write(&self, out: &Path) -> Result<(), Error> {
@@ -200,7 +204,10 @@ mod tests {
         let path = Record::path(&place.at("site"));
         fs::write(&path, "?").unwrap();
         let error = place.claim(&a, &["x"], true).unwrap_err();
-        assert!(matches!(&error, Error::File { path: unread, .. } if *unread == path), "{error}");
+        assert!(matches!(&error, Error::DamagedClaim { path: unread, .. } if *unread == path), "{error}");
+        fs::write(&path, r#"{"format": 2, "configurations": []}"#).unwrap();
+        let error = place.claim(&a, &["x"], true).unwrap_err();
+        assert!(matches!(error, Error::Newer { found: 2, .. }), "{error}");
     }
 
     #[cfg(unix)]

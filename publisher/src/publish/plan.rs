@@ -15,7 +15,7 @@ use crate::{
     },
     inventory::Changes,
     settings::Settings,
-    state::{FOLDER, Lock, StoredPosition, Totals},
+    state::{FOLDER, Lock, StoredPosition, Totals, parse_format},
     versions::Taken,
 };
 
@@ -75,11 +75,8 @@ impl Plan {
         let Some(bytes) = files::read_if_there(&path).map_err(Error::cannot(Action::Read, &path))? else {
             return Ok(None);
         };
-        match serde_json::from_slice::<Self>(&bytes) {
-            Ok(plan) if plan.format == FORMAT => Ok(Some(plan)),
-            Ok(plan) => Err(Error::Newer { path, found: plan.format.into(), supported: FORMAT }),
-            Err(error) => Err(Error::DamagedPlan { path, reason: error.to_string() }),
-        }
+        let damaged = |reason| Error::DamagedPlan { path: path.clone(), reason };
+        parse_format(&bytes, &path, FORMAT, damaged).map(Some)
     }
 
     /// Whether there is an interrupted run.
@@ -102,4 +99,24 @@ impl Plan {
 
 fn path(out: &Path) -> PathBuf {
     out.join(FOLDER).join("plan.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_newer_plan_is_refused_by_name_whatever_is_in_it_and_is_not_called_damaged() {
+        let out = tempfile::tempdir().unwrap();
+        let path = path(out.path());
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, r#"{"format": 2, "steps": []}"#).unwrap();
+        let error = Plan::load(out.path()).unwrap_err();
+        assert!(matches!(error, Error::Newer { found: 2, supported: 1, .. }), "{error}");
+        fs::write(&path, r#"{"format": 1, "steps": []}"#).unwrap();
+        let error = Plan::load(out.path()).unwrap_err();
+        assert!(matches!(error, Error::DamagedPlan { .. }), "{error}");
+    }
 }

@@ -7,7 +7,6 @@ use resync_core::{datetime::DateTime, document::Capability, durable, memento::VE
 use super::{
     BuildMode, Built, DueDumps, Maintenance, MaintenanceFailure, OWN_FOLDERS, Options, Written, archives,
     completing::complete,
-    due_dumps::elapsed,
     dump_staging, execution, is_in_place,
     listing::{Listing, expected_archive},
     new_folders::NewFolders,
@@ -16,7 +15,8 @@ use super::{
 };
 use crate::{
     error::{Action, Error},
-    inventory::{self, Before, Changes, Snapshot, StoredInventory},
+    inventory::{self, Before, Changes, PATCH_FOLDER, Snapshot, StoredInventory},
+    outbox,
     settings::{Rules, Settings},
     site::{DOCUMENT_FOLDER, Site},
     state::{Lock, Series, State},
@@ -42,7 +42,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn begin(settings: Settings, lock: Lock, options: &Options<'_>) -> Result<Self, Error> {
-        sweep(lock.out())?;
+        sweep(lock.out(), options.mode)?;
         let (changes, written) = complete(&lock)?;
         let mut before = State::load_if_built(lock.out())?;
         if let Some(before) = &mut before
@@ -156,6 +156,7 @@ impl Run {
             unchanged,
             skipped: snapshot.skipped,
             unportable: snapshot.unportable,
+            links: snapshot.links,
             failures,
             unkept: snapshot.unkept,
             versions_begin: begins.then(|| site.place(VERSIONS_PATH).url),
@@ -220,12 +221,14 @@ fn is_outdated_by(series: &Series, settings: &Settings, snapshot: &Snapshot) -> 
 pub(super) fn is_outdated(series: &Series, rules: Rules, resources: u64, now: DateTime) -> bool {
     let is_many =
         u128::from(series.since) * 100 >= u128::from(resources) * u128::from(rules.resource_list_percent);
-    let is_old = rules.resource_list_age().is_some_and(|age| elapsed(series.listed, now) >= age);
+    let is_old = rules.resource_list_age().is_some_and(|age| series.listed.duration_until(now) >= age);
     series.since > 0 && (resources <= rules.resource_list_small || is_many || is_old)
 }
 
-fn sweep(out: &Path) -> Result<(), Error> {
-    for folder in OWN_FOLDERS.map(|folder| out.join(folder)) {
+/// Removes what killed runs left that is not in its place. Folders with many files are left to builds that have time.
+fn sweep(out: &Path, mode: BuildMode) -> Result<(), Error> {
+    let long = [out.join(PATCH_FOLDER), outbox::folder(out)].into_iter().filter(|_| mode != BuildMode::Quick);
+    for folder in OWN_FOLDERS.map(|folder| out.join(folder)).into_iter().chain(long) {
         durable::sweep(&folder).map_err(Error::cannot(Action::Write, &folder))?;
     }
     dump_staging::sweep(out).map_err(Error::cannot(Action::Write, &out.join(DOCUMENT_FOLDER)))

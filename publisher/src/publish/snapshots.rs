@@ -7,10 +7,9 @@
 use std::io;
 
 use resync_core::{
-    build::{ArchiveKind, Archives, BuildError, Documents, Sink as _, Site},
+    build::{ArchiveKind, Archives, BuildError, Documents, Sink as _, Site, open_document},
     datetime::DateTime,
     document::{Entry, Header, Metadata, Relation, Root},
-    xml::Reader,
 };
 
 use super::staging::Staging;
@@ -252,24 +251,15 @@ fn archived(documents: &impl Documents, name: &str) -> Result<Option<Archived>, 
 }
 
 fn header_of(sink: &impl Documents, name: &str) -> Result<Option<Header>, BuildError> {
-    Ok(open(sink, name)?.map(|reader| reader.header().clone()))
+    Ok(open_document(sink, name)?.map(|reader| reader.header().clone()))
 }
 
 fn read(sink: &impl Documents, name: &str) -> Result<Option<(Header, Vec<Entry>)>, BuildError> {
     let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
-    let Some(reader) = open(sink, name)? else { return Ok(None) };
+    let Some(reader) = open_document(sink, name)? else { return Ok(None) };
     let header = reader.header().clone();
     let entries = reader.collect::<Result<_, _>>().map_err(unreadable)?;
     Ok(Some((header, entries)))
-}
-
-fn open<D: Documents>(
-    sink: &D,
-    name: &str,
-) -> Result<Option<Reader<io::BufReader<D::Published>>>, BuildError> {
-    let unreadable = |source| BuildError::Published { name: name.to_owned(), source };
-    let Some(file) = sink.open(name)? else { return Ok(None) };
-    Reader::new(io::BufReader::new(file)).map(Some).map_err(unreadable)
 }
 
 #[cfg(test)]

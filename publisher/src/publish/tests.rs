@@ -221,6 +221,25 @@ fn a_run_that_is_cut_short_anywhere_is_completed_by_the_next_and_tells_each_chan
 }
 
 #[test]
+fn what_killed_runs_left_that_is_not_in_its_place_is_removed_by_a_full_build() {
+    let place = Place::new();
+    place.put("a", "1");
+    place.build().unwrap();
+    let folders = ["resync", "resync/patches", ".well-known", ".resync-source", ".resync-source/outbox"].map(
+        |folder| {
+            let folder = place.out().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(".resync-left.tmp"), "x").unwrap();
+            folder
+        },
+    );
+    place.build().unwrap();
+    for folder in folders {
+        assert!(!folder.join(".resync-left.tmp").exists(), "{}", folder.display());
+    }
+}
+
+#[test]
 fn what_waits_for_a_hub_is_kept_wherever_a_run_is_cut_short_that_names_another() {
     for acts in 0.. {
         let place = Place::new();
@@ -704,6 +723,29 @@ fn rs143_a_first_change_dump_does_not_tell_of_change_lists_that_were_begun_anew_
         place.build().unwrap();
     });
     assert!(matches!(dumped, Err(Error::Overtaken { .. })), "{dumped:?}");
+}
+
+#[test]
+fn a_change_dump_reads_closed_lists_while_it_packs_and_is_made_again_where_they_are_begun_anew() {
+    let place = Place::with(Rules { change_list_entries: 1, ..Rules::default() });
+    for content in ["1", "22", "333", "4444"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let dumped = place.dump_while(Dump::Changes, || {
+        fs::write(place.out().join("resync/changelist.xml"), "damaged").unwrap();
+        place.build().unwrap();
+        assert!(!place.out().join("resync/changelist-2.xml").exists());
+    });
+    assert!(matches!(dumped, Err(Error::Overtaken { .. })), "{dumped:?}");
+    for content in ["1", "22", "333"] {
+        place.put("a", content);
+        place.build().unwrap();
+    }
+    let steps = std::cell::RefCell::new(Vec::new());
+    let progress = |step: Progress| steps.borrow_mut().push((step.done, step.all));
+    assert_eq!(dump(&place.out(), Dump::Changes, &progress).unwrap().packages, 1);
+    assert_eq!(steps.into_inner(), [(1, Some(3)), (2, Some(3)), (3, Some(3))]);
     assert!(!place.out().join("resync/changedump.xml").exists());
 }
 

@@ -111,6 +111,11 @@ impl Settings {
         self
     }
 
+    /// Whether the resources are the files of a folder, and not the records of a program.
+    pub(crate) fn has_files(&self) -> bool {
+        !self.directory.as_os_str().is_empty()
+    }
+
     /// Whether resources get the same links as with other settings.
     pub(crate) fn has_links_of(&self, other: &Self) -> bool {
         let versions = |settings: &Self| settings.versions.are_kept().then(|| settings.versions.only.clone());

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use resync_core::build::url_path_of;
+use resync_core::{build::url_path_of, websub::is_same_hub};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -92,6 +92,13 @@ http_url! {
     HubUrl
 }
 
+impl HubUrl {
+    /// Whether both are one hub: their URLs differ in nothing but the final slash.
+    pub fn is_same(&self, other: &Self) -> bool {
+        is_same_hub(self.as_str(), other.as_str())
+    }
+}
+
 http_url! {
     /// The URL of a page for people or programs: absolute, http or https.
     PageUrl
@@ -171,6 +178,14 @@ mod tests {
     fn a_base_url_without_final_slash_gets_one() {
         let base = BaseUrl::parse("http://example.org/data").unwrap();
         assert_eq!(base.join(Path::new("a/b.txt")), "http://example.org/data/a/b.txt");
+    }
+
+    #[test]
+    fn a_hub_is_the_same_with_and_without_the_final_slash() {
+        let [hub, bare, other] =
+            ["http://hub.example/websub/", "http://hub.example/websub", "http://hub.example/other/"]
+                .map(|url| HubUrl::parse(url).unwrap());
+        assert!(hub.is_same(&bare) && bare.is_same(&hub) && !hub.is_same(&other));
     }
 
     #[test]

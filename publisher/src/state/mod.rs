@@ -40,7 +40,7 @@ pub const FORMAT: u32 = 1;
 /// The folder of the state, under OUT.
 pub(crate) const FOLDER: &str = ".resync-source";
 
-/// The content of `state.json`.
+/// The content of `state.json`, to be read: only builds and notifications write it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     format: u32,

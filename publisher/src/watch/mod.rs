@@ -4,6 +4,7 @@
 //! and a rescan of all files now and then finds what events missed. A build waits for a pause in the events, but not for long. Notifying goes on
 //! meanwhile, so that an unreachable hub does not delay builds.
 
+mod links;
 mod listening;
 mod notifying;
 
@@ -24,6 +25,7 @@ use tokio::{
 };
 
 use self::{
+    links::Links,
     listening::{ChangedPaths, Listener},
     notifying::{Notifying, notify_set},
 };
@@ -43,7 +45,7 @@ pub struct Timing {
     pub quiet: Duration,
     /// or this long after the first change.
     pub most: Duration,
-    /// All files are looked at this long after the last time, whatever events say.
+    /// All files are looked at this long after the last time, whatever events say; zero for never.
     pub rescan: Duration,
     /// The first pause before a hub that could not be notified is tried again; the next ones double.
     pub first_pause: Duration,
@@ -54,6 +56,11 @@ pub struct Timing {
 impl Timing {
     fn pauses(&self) -> Backoff {
         Backoff::new(self.first_pause, self.last_pause)
+    }
+
+    /// When all files are looked at again, if ever.
+    fn next_rescan(&self) -> Option<Instant> {
+        if self.rescan.is_zero() { None } else { Instant::now().checked_add(self.rescan) }
     }
 }
 
@@ -123,6 +130,7 @@ struct Watched {
     /// Whether the last build was refused since all resources seem to be gone.
     is_emptied: bool,
     listener: Listener,
+    links: Links,
     /// Signalled by each event, and by the end of a dump.
     changed: Arc<Notify>,
     /// Signalled when there may be something to notify the hubs of.
@@ -149,7 +157,9 @@ pub async fn watch(
     mut observe: impl FnMut(Report),
 ) -> Result<(), Error> {
     let Options { claim, tokens, timing, allow_empty } = options;
-    let tokens = all_hubs(&sets).name(&tokens)?;
+    let outs = all_outs(&sets);
+    let retired = retired_sets(&outs);
+    let tokens = all_hubs(&sets, &retired).name(&tokens)?;
     let client = notify::client()?;
     let (report, mut reports) = mpsc::unbounded_channel();
     let all_published: Arc<[_]> = sets.iter().map(|_| Arc::new(Notify::new())).collect();
@@ -157,7 +167,6 @@ pub async fn watch(
     let notifying = Notifying { client, tokens, timing, report: report.clone() };
     let dump_permits = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
     let (mut notifiers, mut builders) = (JoinSet::new(), JoinSet::new());
-    let outs = all_outs(&sets);
     for ((out, settings), published) in sets.into_iter().zip(all_published.iter()) {
         let changed = Arc::new(Notify::new());
         let listener = Listener::new(&out, &settings.directory, &outs, &changed, report.clone());
@@ -169,6 +178,7 @@ pub async fn watch(
             allow_empty,
             is_emptied: false,
             listener,
+            links: Links::default(),
             changed,
             published: Arc::clone(published),
             observers: observers.clone(),
@@ -181,7 +191,7 @@ pub async fn watch(
         };
         builders.spawn(set.keep_built(timing));
     }
-    for out in retired_sets(&outs) {
+    for out in retired {
         let published = Arc::new(Notify::new());
         published.notify_one();
         notifiers.spawn(notify_set(notifying.clone(), out, published));
@@ -200,9 +210,10 @@ pub async fn watch(
 }
 
 /// The hubs of all sets: those of the settings, and former ones.
-fn all_hubs(sets: &[(PathBuf, Settings)]) -> Hubs {
+fn all_hubs(sets: &[(PathBuf, Settings)], retired: &BTreeSet<PathBuf>) -> Hubs {
     let current: BTreeSet<_> = sets.iter().flat_map(|(_, settings)| settings.hubs.iter().cloned()).collect();
-    let states = sets.iter().filter_map(|(out, _)| State::load(out).ok());
+    let outs = sets.iter().map(|(out, _)| out).chain(retired);
+    let states = outs.filter_map(|out| State::load(out).ok());
     let known = states.flat_map(|state| state.hubs.into_keys());
     let all = current.iter().cloned().chain(known).collect();
     Hubs { current, all }
@@ -238,21 +249,21 @@ impl Observers {
 impl Watched {
     /// Builds what has changed, again and again: quickly after events, and in full when there is time. Ends when the site is taken over.
     async fn keep_built(mut self, timing: Timing) -> Error {
-        let mut rescan = Instant::now() + timing.rescan;
+        let mut rescan = timing.next_rescan();
         loop {
             if let Err(taken_over) = self.catch_up().await {
                 return taken_over;
             }
-            let next = self.next().map_or(rescan, |next| next.min(rescan));
-            let pause = next.saturating_duration_since(Instant::now());
+            let next = self.next().into_iter().chain(rescan).min();
+            let pause = next.map_or(Duration::MAX, |next| next.saturating_duration_since(Instant::now()));
             if timeout(pause, self.changed.notified()).await.is_ok() {
                 let first = Instant::now();
                 while first.elapsed() < timing.most
                     && timeout(timing.quiet, self.changed.notified()).await.is_ok()
                 {}
             }
-            if rescan <= Instant::now() {
-                rescan = Instant::now() + timing.rescan;
+            if rescan.is_some_and(|rescan| rescan <= Instant::now()) {
+                rescan = timing.next_rescan();
                 self.listener.listen_again().await;
                 self.listener.replace(ChangedPaths::Everywhere);
             }
@@ -287,8 +298,14 @@ impl Watched {
         let mut backoff = std::mem::take(&mut self.backoff);
         let paths = match changed_paths {
             ChangedPaths::Everywhere => None,
-            ChangedPaths::At(paths) => Some(paths),
+            ChangedPaths::At(mut paths) => {
+                if !paths.is_empty() {
+                    paths.extend(self.links.to_look_at());
+                }
+                Some(paths)
+            }
         };
+        let is_everywhere = paths.is_none();
         let work = move || {
             let build = Build::new(&settings, &out).claim(claim.as_ref()).mode(mode);
             let build = build.allow_empty(allow_empty).backoff(&mut backoff);
@@ -298,7 +315,7 @@ impl Watched {
             };
             (built, backoff)
         };
-        let (built, backoff) = unblocked(work).await;
+        let (mut built, backoff) = unblocked(work).await;
         if let Err(taken_over @ Error::TakenOver { .. }) = built {
             return Err(taken_over);
         }
@@ -312,8 +329,9 @@ impl Watched {
         };
         self.wants_dump =
             mode == BuildMode::WithoutDumps && built.as_ref().is_ok_and(|built| built.dump_is_due);
-        if let Ok(built) = &built {
+        if let Ok(built) = &mut built {
             self.next_dump = built.next_dump;
+            self.links.found(std::mem::take(&mut built.links), is_everywhere);
         } else {
             // The paths of this build are lost.
             self.listener.replace(ChangedPaths::Everywhere);
@@ -419,6 +437,7 @@ mod tests {
             allow_empty: false,
             is_emptied: false,
             listener,
+            links: Links::default(),
             changed,
             published: Arc::default(),
             observers: Observers { report, all_published: Arc::default() },
@@ -460,6 +479,14 @@ mod tests {
         set.build(ChangedPaths::Everywhere, BuildMode::Quick).await.unwrap();
         let Ok(Report::Built(_, built)) = reports.try_recv() else { panic!("it is allowed") };
         assert_eq!(built.changes.deleted, 1);
+    }
+
+    #[test]
+    fn a_rescan_comes_after_its_pause_and_never_where_that_is_zero_or_without_end() {
+        let after = |rescan| Timing { rescan, ..Timing::default() }.next_rescan();
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        assert!(after(second).is_some_and(|next| next >= now + second));
+        assert_eq!((after(Duration::ZERO), after(Duration::MAX)), (None, None));
     }
 
     #[tokio::test(start_paused = true)]

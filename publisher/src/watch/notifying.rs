@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -72,10 +73,12 @@ async fn keep_notified(notifying: Notifying, out: PathBuf, hub: HubUrl, signal: 
     let mut pauses = timing.pauses();
     signal.notified().await;
     loop {
+        let mut asked = Duration::ZERO;
         let (is_done, report) = match notify_hub(&client, &out, &hub, &tokens).await {
             // The hub was removed; a later build may name it again.
             Ok(None) => (true, None),
             Ok(Some(report)) => {
+                asked = report.retry_after().unwrap_or_default();
                 let is_done = !matches!(report.outcome, Outcome::Failed(_));
                 let is_sent = !matches!(report.outcome, Outcome::NothingChanged);
                 (is_done, is_sent.then(|| Report::Notified(out.clone(), Box::new(report))))
@@ -89,7 +92,7 @@ async fn keep_notified(notifying: Notifying, out: PathBuf, hub: HubUrl, signal: 
             pauses.reset();
             signal.notified().await;
         } else {
-            sleep(pauses.after_failure()).await;
+            sleep(pauses.after_failure().max(asked)).await;
         }
     }
 }

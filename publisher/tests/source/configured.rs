@@ -120,8 +120,11 @@ fn rs070_rs080_each_set_has_its_capability_list_and_the_source_description_leads
     let hash = images.entries()[0].metadata.as_ref().unwrap().hash.to_string();
     assert!(hash.starts_with("md5:"), "{hash}");
     crate::support::run(&["check", text(&place.out())]).succeeded();
+    let left = place.out().join(".well-known/.resync-left.tmp");
+    fs::write(&left, "of a killed run").unwrap();
     let again = crate::support::run(&["build", "--config", text(&config)]).succeeded();
     assert_eq!(again.out.matches("nothing changed").count(), 2, "{}", again.out);
+    assert!(!left.exists());
 }
 
 #[test]
@@ -297,9 +300,13 @@ fn a_token_without_url_is_refused_where_the_sets_have_different_hubs() {
     one.heard_nothing_more();
     other.heard_nothing_more();
     let named = format!("{}=s3cret", one.url());
-    run(&["notify", "--config", text(&config), "--token", &named]).succeeded();
+    let notified = run(&["notify", "--config", text(&config), "--token", &named]).succeeded();
+    assert_eq!(notified.err, "", "the token is one of the site, though not of each set");
     assert_eq!(one.next().headers["authorization"], "Bearer s3cret");
     assert!(!other.next().headers.contains_key("authorization"));
+    let strange = ["notify", "--config", text(&config), "--token", "http://gone.example/=s3cret"];
+    let said = run(&strange).succeeded().err;
+    assert_eq!(said.matches("ignored a token").count(), 1, "{said}");
 }
 
 #[test]
@@ -496,6 +503,33 @@ fn all_sets_of_a_site_are_served() {
     assert_eq!(server.get("/articles/sub/b%20c.xml").status, 404, "what is ignored is not served");
     let links = server.get("/articles/a.txt");
     assert!(links.header("link").contains("/articles/resync/capabilitylist.xml>"), "{:?}", links.headers);
+}
+
+#[test]
+fn a_set_that_leaves_the_configuration_is_no_longer_served_by_a_server_that_knew_it() {
+    for is_asked_meanwhile in [true, false] {
+        let (place, hub) = (Place::new(), Hub::start());
+        with_images(&place);
+        let both = two_sets(&format!("\"{}\"", hub.url()));
+        let config = configured(&place, &both);
+        run(&["publish", "--config", text(&config)]).succeeded();
+        let server = Server::start(&place);
+        assert_eq!(server.get("/one.png").status, 200);
+        configured(&place, &both.split("[[set]]").take(2).collect::<Vec<_>>().join("[[set]]"));
+        run(&["build", "--config", text(&config)]).succeeded();
+        if is_asked_meanwhile {
+            assert_eq!(server.get("/one.png").status, 404, "its hub is still to be notified");
+        }
+        for _ in 0..2 {
+            run(&["publish", "--config", text(&config)]).succeeded();
+        }
+        assert!(!place.out().join("images").exists());
+        for (path, status) in
+            [("/one.png", 404), ("/articles/a.txt", 200), ("/.well-known/resourcesync", 200)]
+        {
+            assert_eq!(server.get(path).status, status, "{path}");
+        }
+    }
 }
 
 /// A link of each relation that a file can ask for, its other keys, and where it leads from `sub/b%20c.xml`.

@@ -140,6 +140,7 @@ fn the_last_hub_hears_that_the_channel_ended() {
     drop_hub(&place, &hub.url()).succeeded();
     assert_eq!(told(&hub.next()), updated(Capability::CapabilityList));
     place.notify().failed_with(64, "has no hub");
+    run(&["notify", "--out", text(&place.out()), "--token", "s3cret"]).failed_with(64, "has no hub");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use resync_core::{
 
 use resync_harness::free_address;
 
-use crate::support::{ACCEPTED, BASE, Heard, Hub, Place, run, text};
+use crate::support::{ACCEPTED, BASE, BUSY, Heard, Hub, Place, run, text};
 
 const AWAY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfull";
 
@@ -254,6 +254,16 @@ fn the_command_tries_again_for_as_long_as_it_is_told() {
     hub.answers(ACCEPTED);
     let run = crate::support::Run::from(child.wait_with_output().unwrap()).succeeded();
     assert!(run.err.contains("trying again in 1 s"), "{}", run.err);
+}
+
+#[test]
+fn the_command_gives_up_where_a_hub_asks_for_a_longer_pause_than_it_may_try() {
+    let (place, hub) = known();
+    hub.answers(BUSY);
+    place.put("a.txt", "one");
+    place.build(&[]).succeeded();
+    let run = run(&["notify", "--out", text(&place.out()), "--retry", "30m"]).failed_with(1, "503");
+    assert!(!run.err.contains("trying again"), "{}", run.err);
 }
 
 #[test]

@@ -212,6 +212,10 @@ pub(crate) struct Hub {
 
 pub(crate) const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
+/// Come back in an hour.
+pub(crate) const BUSY: &str =
+    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
 impl Hub {
     pub(crate) fn start() -> Self {
         Self::on(TcpListener::bind("127.0.0.1:0").unwrap())

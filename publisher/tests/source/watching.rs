@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use crate::{
     configured::{configured, one_set},
     notifying::told,
-    support::{ACCEPTED, BASE, Heard, Hub, Place, judge_site, program, run, text},
+    support::{ACCEPTED, BASE, BUSY, Heard, Hub, Place, judge_site, program, run, text},
 };
 
 struct Watch {
@@ -101,6 +101,21 @@ fn cn001_each_change_of_a_file_becomes_a_change_notification_and_an_entry_of_the
     place.remove("a.txt");
     assert_eq!(next_changes(&hub), [(Change::Deleted, "a.txt".to_owned())]);
     assert_eq!(place.document("resync/changelist-1.xml").entries().len(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_change_of_what_a_link_leads_to_is_one_of_the_link_too() {
+    let (place, hub) = (Place::new(), Hub::start());
+    let _watch = Watch::start(&place, &hub);
+    std::os::unix::fs::symlink("a.txt", place.collection().join("link")).unwrap();
+    assert_eq!(next_changes(&hub), [(Change::Created, "link".to_owned())]);
+    place.put("a.txt", "changed");
+    let mut updated = BTreeSet::new();
+    while updated.len() < 2 {
+        updated.extend(next_changes(&hub).into_iter().map(|(_, name)| name));
+    }
+    assert!(updated.contains("a.txt") && updated.contains("link"), "{updated:?}");
 }
 
 #[test]
@@ -189,6 +204,29 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
     }
     drop(stop);
     watching.join().unwrap();
+}
+
+#[test]
+fn a_hub_that_asks_for_a_pause_gets_it_and_no_other_waits() {
+    let (place, hub, busy) = (Place::new(), Hub::start(), Hub::start());
+    busy.answers(BUSY);
+    let base_url = BaseUrl::parse(BASE).unwrap();
+    let settings =
+        [&hub, &busy].into_iter().fold(Settings::new(place.collection(), base_url), |settings, hub| {
+            settings.hub(HubUrl::parse(&hub.url()).unwrap())
+        });
+    let soon = Duration::from_millis(1);
+    let timing = Timing { first_pause: soon, last_pause: soon, ..Timing::default() };
+    let (stop, watching) = watch_here(vec![(place.out(), settings)], timing, drop);
+    hub.next();
+    busy.next();
+    for name in ["one", "two"] {
+        place.put(name, "x");
+        assert_eq!(next_changes(&hub), [(Change::Created, name.to_owned())]);
+    }
+    drop(stop);
+    watching.join().unwrap();
+    busy.heard_nothing_more();
 }
 
 #[test]

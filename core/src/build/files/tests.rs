@@ -134,6 +134,22 @@ fn symbolic_links_are_followed_as_far_as_is_safe() {
 
 #[cfg(unix)]
 #[test]
+fn each_resource_that_is_a_link_is_reported_by_its_path() {
+    use std::os::unix::fs::symlink;
+    let data = tempfile::tempdir().unwrap();
+    fs::create_dir(data.path().join("sub")).unwrap();
+    fs::write(data.path().join("file"), "x").unwrap();
+    symlink("../file", data.path().join("sub/link")).unwrap();
+    symlink("gone", data.path().join("dangling")).unwrap();
+    let (tell, told) = channel();
+    let inventory = FileInventory::of(data.path(), "http://example.org").unwrap();
+    let found = inventory.on_link(move |path| tell.send(path.to_owned()).unwrap()).start().unwrap();
+    assert_eq!(found.count(), 2);
+    assert_eq!(told.iter().collect::<Vec<_>>(), [Path::new("sub/link")]);
+}
+
+#[cfg(unix)]
+#[test]
 fn a_link_that_leads_elsewhere_when_it_is_read_is_judged_again() {
     use std::os::unix::fs::symlink;
     let place = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use resync_core::{document::Relation, websub::is_same_hub};
+use resync_core::document::Relation;
 
 use super::Execution;
 use crate::{
@@ -104,7 +104,7 @@ fn take_other_spelling(
 ) -> Option<HubRecord> {
     let is_same = |(known, record): &(&HubUrl, &HubRecord)| {
         let is_on_hold = record.removed.is_none() && !settings.hubs.contains(known);
-        is_on_hold && is_same_hub(known.as_str(), hub.as_str())
+        is_on_hold && known.is_same(hub)
     };
     let known = records.iter().find(is_same)?.0.clone();
     records.remove(&known)

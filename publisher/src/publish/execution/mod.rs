@@ -21,6 +21,7 @@ use resync_core::{
     datetime::DateTime,
     digest::Digest,
     document::Capability,
+    durable::{self, folder_of},
 };
 
 use self::{
@@ -176,7 +177,7 @@ struct Execution<'a> {
     /// One for all documents: the record of origins that it may read is as long as the collection.
     linker: Arc<Linker>,
     /// Whether the Resource List is written: the plan says so, and the one before need not stay.
-    lists_resources: bool,
+    has_new_resource_list: bool,
     done: Done,
     /// Digests of documents, which then need not be read.
     digests: BTreeMap<PathBuf, Digest>,
@@ -184,9 +185,9 @@ struct Execution<'a> {
 
 impl<'a> Execution<'a> {
     fn new(lock: &'a Lock, plan: &'a Plan, site: &'a Site, before: Option<&'a State>, now: DateTime) -> Self {
-        let (lists_resources, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
         let linker = Arc::new(Linker::of(&plan.settings));
-        Self { out: lock.out(), plan, site, before, now, linker, lists_resources, done, digests }
+        let (has_new_resource_list, done, digests) = (plan.lists_resources, Done::default(), BTreeMap::new());
+        Self { out: lock.out(), plan, site, before, now, linker, has_new_resource_list, done, digests }
     }
 
     /// The resources with their links.
@@ -292,13 +293,18 @@ impl<'a> Execution<'a> {
         let settings = &self.plan.settings;
         let shared = self.out.parent().filter(|_| settings.root.is_some());
         let _lock = shared.map(lock_description).transpose()?;
+        if shared.is_some() {
+            let path = self.out.join(self.site.source_description().path);
+            // What a killed run left. The sets share the folder, so only this lock keeps others from writing there.
+            durable::sweep(folder_of(&path)).map_err(Error::cannot(Action::Write, folder_of(&path)))?;
+        }
         let sets = sets::described(settings, self.out)?;
         self.replace(&documents::source_description(self.site, settings.source_described_by(), sets)?)
     }
 
     /// The lists of one snapshot are kept or replaced together, so that their times agree (RS-095).
     fn resource_lists(&mut self, listed: Option<Listed>, progress: &dyn Fn(Progress)) -> Result<(), Error> {
-        if !self.lists_resources {
+        if !self.has_new_resource_list {
             return self.keep_resource_lists();
         }
         let documents = self.documents();
@@ -314,7 +320,7 @@ impl<'a> Execution<'a> {
                 let stays = !is_lasting(&error) && self.can_keep_list();
                 self.done.failures.push(MaintenanceFailure::of(Maintenance::Archives, error));
                 if stays {
-                    self.lists_resources = false;
+                    self.has_new_resource_list = false;
                     return self.keep_resource_lists();
                 }
                 None
@@ -420,7 +426,7 @@ impl<'a> Execution<'a> {
             Some(_) => earlier.map_or(started, |earlier| earlier.begun),
             None => started,
         };
-        Ok(match earlier.filter(|_| !self.lists_resources) {
+        Ok(match earlier.filter(|_| !self.has_new_resource_list) {
             Some(Series { listed, since, .. }) => {
                 Series { until, position, listed: *listed, since: since + changes.total(), begun }
             }
