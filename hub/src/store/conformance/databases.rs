@@ -2,19 +2,23 @@
 
 use std::fs::{self, File};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
+use resync_harness::eventually;
+use tokio::task::spawn_blocking;
 
 use super::backups::Elsewhere;
 use super::{
-    LEASE, Place, activate, append, ask_from, ask_to_subscribe, at, callback, on_postgres, posted, read,
-    secret, subscribe, topic, waiting, within,
+    LEASE, Place, activate, append, ask_from, ask_to_subscribe, at, callback, on_postgres, pinged, posted,
+    read, secret, subscribe, topic, waiting, within,
 };
 use crate::store::{
-    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Store,
-    StoreError, Uptime, VerifiedSubscription,
+    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Ping,
+    PingClient, Store, StoreError, Uptime, VerifiedSubscription,
 };
 
 on_postgres!(
@@ -25,6 +29,8 @@ on_postgres!(
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
     what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
     many_who_subscribe_at_once_share_commits,
+    many_pings_at_once_share_commits,
+    it_answers_while_commands_wait,
     what_shares_a_commit_comes_out_as_if_each_came_alone,
     a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins,
     what_the_database_refuses_fails_alone,
@@ -157,17 +163,70 @@ async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_drop
 
 async fn many_who_subscribe_at_once_share_commits(place: Place) {
     let store = place.open().await;
-    let commits = |table: &str| {
-        let commits = place.sql(&format!("SELECT count(DISTINCT xmin::text) FROM hub.{table}")).concat();
-        commits[0].as_ref().unwrap().parse::<usize>().unwrap()
-    };
     let url = topic("t");
     let callbacks: Vec<_> = (0..200).map(|number| callback(&number.to_string())).collect();
     let asking = callbacks.iter().map(|callback| ask_to_subscribe(&*store, &url, callback, "s"));
     let asked = join_all(asking).await;
-    assert!(commits("request") < asked.len());
+    assert!(commits(&place, "request") < asked.len());
     join_all(asked.iter().map(|request| activate(&*store, request, DateTime::now()))).await;
-    assert!(commits("pair") < asked.len());
+    assert!(commits(&place, "pair") < asked.len());
+}
+
+/// By how many the rows of this table were written.
+fn commits(place: &Place, table: &str) -> usize {
+    let commits = place.sql(&format!("SELECT count(DISTINCT xmin::text) FROM hub.{table}")).concat();
+    commits[0].as_ref().unwrap().parse().unwrap()
+}
+
+async fn many_pings_at_once_share_commits(place: Place) {
+    let store = place.open().await;
+    let topics: Vec<_> = (0..200).map(|number| topic(&number.to_string())).collect();
+    let older = put_pings(&*store, &topics).await;
+    assert!(commits(&place, "ping") < older.len());
+    let mut newer = put_pings(&*store, &topics).await;
+    remove_pings(&*store, &older).await;
+    for (ping, topic) in newer.iter().zip(&topics) {
+        assert_eq!(&ping.topic, topic);
+    }
+    newer.sort_by_key(|ping| ping.id);
+    assert_eq!(pinged(&*store).await, newer, "each has its own number, and the older ones are replaced");
+    remove_pings(&*store, &newer).await;
+    assert_eq!(pinged(&*store).await, []);
+}
+
+async fn put_pings(store: &dyn Store, topics: &[TopicUrl]) -> Vec<Ping> {
+    let putting = topics.iter().map(|topic| store.put_ping(topic.clone(), None, PingClient::default()));
+    join_all(putting).await.into_iter().map(Result::unwrap).collect()
+}
+
+async fn remove_pings(store: &dyn Store, pings: &[Ping]) {
+    for removed in join_all(pings.iter().map(|ping| store.remove_ping(ping))).await {
+        removed.unwrap();
+    }
+}
+
+/// What watches over the process takes a store that does not answer for stuck.
+async fn it_answers_while_commands_wait(place: Place) {
+    const HOLD: &str = "BEGIN; LOCK TABLE hub.ping; DO $$ BEGIN \
+        FOR nth IN 1..3000 LOOP EXIT WHEN EXISTS (SELECT FROM hub.paused); PERFORM pg_sleep(0.01); END LOOP; \
+        END $$; COMMIT";
+    const WAITS: &str = "SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database() \
+        AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.put_pings_%'";
+    let place = Arc::new(place);
+    let store = place.open().await;
+    let held = Arc::clone(&place);
+    let holding = spawn_blocking(move || held.sql(HOLD));
+    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.ping'::regclass \
+        AND l.mode = 'AccessExclusiveLock' AND l.granted";
+    eventually("pings are locked", async || !place.sql(is_held).is_empty()).await;
+    let asked = Arc::clone(&store);
+    let pinging = tokio::spawn(async move { asked.put_ping(topic("t"), None, PingClient::default()).await });
+    eventually("a ping waits", async || !place.sql(WAITS).is_empty()).await;
+    store.answers().await.unwrap();
+    assert!(!pinging.is_finished());
+    place.sql("INSERT INTO hub.paused VALUES (1)");
+    holding.await.unwrap();
+    pinging.await.unwrap().unwrap();
 }
 
 /// What comes while another is under way goes together, in one round or another.
