@@ -28,6 +28,7 @@ on_postgres!(
     a_database_without_a_store_is_neither_checked_nor_backed_up,
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
     what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
+    tables_that_are_over_are_dropped_and_nobody_is_kept_from_the_feed_while_it_is_looked_which_are_empty,
     many_who_subscribe_at_once_share_commits,
     many_pings_at_once_share_commits,
     it_answers_while_commands_wait,
@@ -159,6 +160,33 @@ async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_drop
     assert_eq!(place.sql("SELECT 1 FROM hub.notification_aside").len(), 0);
     drop(store);
     assert_eq!(place.faults(), [""; 0]);
+}
+
+async fn tables_that_are_over_are_dropped_and_nobody_is_kept_from_the_feed_while_it_is_looked_which_are_empty(
+    place: Place,
+) {
+    const OVER: [&str; 2] = ["hub.feed_20250107_00", "hub.notification_20250107"];
+    let _store = place.open().await;
+    place.sql(
+        "SELECT hub.make_part_1('hub.feed', 'feed_20250107_00', '2025-01-07 00:00+00', '2025-01-07 01:00+00'); \
+        SELECT hub.make_part_1('hub.notification', 'notification_20250107', '2025-01-07', '2025-01-08')",
+    );
+    let line = "(SELECT l.id, l.generation FROM hub.line l LIMIT 1) l";
+    let found = place.sql(&format!(
+        "BEGIN; SELECT h.part FROM {line}, hub.housekeep_2(l.id, l.generation) h; \
+        SELECT count(*) FROM pg_locks k WHERE k.pid = pg_backend_pid() AND k.relation = 'hub.feed'::regclass \
+        AND k.mode = 'AccessExclusiveLock'; COMMIT"
+    ));
+    assert_eq!(found.concat(), [OVER[0], OVER[1], "0"].map(|told| Some(told.to_owned())));
+    for (part, only_empty) in OVER.into_iter().zip([false, true]) {
+        let drop = format!(
+            "SELECT hub.drop_over_1(l.id, l.generation, '{part}', {only_empty}) FROM {line}; \
+            SELECT to_regclass('{part}')::text"
+        );
+        // Where somebody reads the whole for long it is left for the next time.
+        eventually("it is dropped", async || place.sql(&drop).last().is_some_and(|row| row[0].is_none()))
+            .await;
+    }
 }
 
 async fn many_who_subscribe_at_once_share_commits(place: Place) {
