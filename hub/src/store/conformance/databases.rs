@@ -17,8 +17,8 @@ use super::{
     read, secret, subscribe, topic, waiting, within,
 };
 use crate::store::{
-    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Ping,
-    PingClient, Store, StoreError, Uptime, VerifiedSubscription,
+    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Order, Ping,
+    PingClient, Shard, Store, StoreError, SubscriptionId, Uptime, VerifiedSubscription,
 };
 
 on_postgres!(
@@ -32,6 +32,7 @@ on_postgres!(
     many_who_subscribe_at_once_share_commits,
     many_pings_at_once_share_commits,
     it_answers_while_commands_wait,
+    the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that,
     what_shares_a_commit_comes_out_as_if_each_came_alone,
     a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins,
     what_the_database_refuses_fails_alone,
@@ -255,6 +256,34 @@ async fn it_answers_while_commands_wait(place: Place) {
     place.sql("INSERT INTO hub.paused VALUES (1)");
     holding.await.unwrap();
     pinging.await.unwrap().unwrap();
+}
+
+/// Denials of hundreds give hundreds of orders at once, one after the other.
+async fn the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that(place: Place) {
+    const HOLD: &str = "BEGIN; LOCK TABLE hub.act; DO $$ BEGIN \
+        FOR nth IN 1..3000 LOOP \
+            PERFORM pg_stat_clear_snapshot(); \
+            EXIT WHEN EXISTS ( \
+                SELECT FROM pg_stat_activity a WHERE a.datname = current_database() \
+                    AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.order_%' \
+            ); \
+            PERFORM pg_sleep(0.01); \
+        END LOOP; \
+        PERFORM pg_sleep(1); \
+        END $$; COMMIT";
+    let place = Arc::new(place);
+    let store = place.open().await;
+    let held = Arc::clone(&place);
+    let holding = spawn_blocking(move || held.sql(HOLD));
+    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.act'::regclass \
+        AND l.mode = 'AccessExclusiveLock' AND l.granted";
+    eventually("orders are locked", async || !place.sql(is_held).is_empty()).await;
+    let until = DateTime::from_system_time(store.now().to_system_time() + LEASE);
+    store.order(&[Shard(1)], Order::Halt(SubscriptionId(7)), until).await.unwrap();
+    holding.await.unwrap();
+    let later =
+        format!("SELECT 1 FROM hub.act a WHERE a.until > to_timestamp({} / 1000.0)", until.unix_millis());
+    assert_eq!(place.sql(&later).len(), 1);
 }
 
 /// What comes while another is under way goes together, in one round or another.

@@ -5,7 +5,7 @@ use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
 
 use super::PostgresStore;
-use super::rows::{Fields, at_most, big, params, shard_number, shard_numbers, the_only};
+use super::rows::{Fields, at_most, big, micros, params, shard_number, shard_numbers, the_only};
 use crate::store::{
     Command, Epoch, Offset, Order, OrderEvent, OrderId, Orders, Result, Shard, SubscriptionId, Target,
     TopicId,
@@ -14,7 +14,7 @@ use crate::store::{
 /// Orders that there are at once: hubs withdraw theirs after some seconds.
 const MOST: i64 = 10_000;
 
-const GIVE: &str = "SELECT hub.order_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS id";
+const GIVE: &str = "SELECT hub.order_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS id";
 const WAITS: &str = "SELECT EXISTS (SELECT FROM hub.act_shard s WHERE s.shard = $1 AND NOT s.taken) AS waits";
 const TAKE: &str = "
 SELECT id, kind, topic, subscription, place, host FROM hub.take_orders_1($1, $2, $3, $4)";
@@ -39,10 +39,13 @@ impl Orders for PostgresStore {
 
     async fn order(&self, to: &[Shard], order: Order, until: DateTime) -> Result<OrderId> {
         let Kept { kind, topic, subscription, place, host } = Kept::of(order);
+        // Its time begins when the database has it: it may wait behind hundreds of commands here.
+        let lasts =
+            until.to_system_time().duration_since(self.shared.clock.system_time()).unwrap_or_default();
         let parameters = params![
             self.shared.node,
             shard_numbers(to),
-            until.to_system_time(),
+            micros(lasts),
             kind,
             topic.map(|topic| big(topic.0)),
             subscription.map(|id| big(id.0)),

@@ -1,9 +1,9 @@
 -- Orders to the owners of shards, and their answers.
 
--- Gives an order to the owners of these shards. Forgets those whose time has been over for a minute, and takes none while there are as many as
--- may be (`most`).
-CREATE OR REPLACE FUNCTION hub.order_1(
-    line bigint, generation bigint, node bigint, given_to smallint[], until timestamptz, kind smallint, topic bigint, subscription bigint,
+-- Gives an order to the owners of these shards, to be taken within this time from now on. Forgets those whose time has been over for a minute,
+-- and takes none while there are as many as may be (`most`).
+CREATE OR REPLACE FUNCTION hub.order_2(
+    line bigint, generation bigint, node bigint, given_to smallint[], lasts_us bigint, kind smallint, topic bigint, subscription bigint,
     place bigint, host bytea, most bigint
 ) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -23,7 +23,8 @@ BEGIN
     IF (SELECT count(*) FROM hub.act) >= most THEN
         RAISE EXCEPTION 'too many orders wait' USING ERRCODE = 'HB003';
     END IF;
-    INSERT INTO hub.act VALUES (given, until, kind, topic, subscription, place, host);
+    INSERT INTO hub.act
+    VALUES (given, clock_timestamp() + lasts_us * interval '1 microsecond', kind, topic, subscription, place, host);
     INSERT INTO hub.act_shard (act, shard) SELECT DISTINCT given, n.shard FROM unnest(given_to) AS n(shard);
     INSERT INTO hub.feed (kind, node, shards, subject) VALUES (9, node, given_to, given);
     RETURN given;
