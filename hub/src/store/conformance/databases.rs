@@ -17,8 +17,8 @@ use super::{
     read, secret, subscribe, topic, waiting, within,
 };
 use crate::store::{
-    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Order, Ping,
-    PingClient, Shard, Store, StoreError, SubscriptionId, Uptime, VerifiedSubscription,
+    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Order,
+    OrderId, Ping, PingClient, Shard, Store, StoreError, SubscriptionId, Uptime, VerifiedSubscription,
 };
 
 on_postgres!(
@@ -32,6 +32,7 @@ on_postgres!(
     many_who_subscribe_at_once_share_commits,
     many_pings_at_once_share_commits,
     it_answers_while_commands_wait,
+    orders_that_were_taken_and_not_heard_of_are_taken_once_more_by_the_same_call_and_by_no_other,
     the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that,
     what_shares_a_commit_comes_out_as_if_each_came_alone,
     a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins,
@@ -256,6 +257,30 @@ async fn it_answers_while_commands_wait(place: Place) {
     place.sql("INSERT INTO hub.paused VALUES (1)");
     holding.await.unwrap();
     pinging.await.unwrap().unwrap();
+}
+
+async fn orders_that_were_taken_and_not_heard_of_are_taken_once_more_by_the_same_call_and_by_no_other(
+    place: Place,
+) {
+    let store = place.open().await;
+    let epoch = store.claim(Shard(1)).await.unwrap();
+    let until = DateTime::from_system_time(store.now().to_system_time() + LEASE);
+    let mut given = Vec::new();
+    for id in [7, 8] {
+        given.push(store.order(&[Shard(1)], Order::Halt(SubscriptionId(id)), until).await.unwrap());
+    }
+    let taken_by = |taker| {
+        let taken = place.sql(&format!(
+            "SELECT t.id FROM (SELECT l.id, l.generation FROM hub.line l LIMIT 1) l, \
+            hub.take_orders_2(l.id, l.generation, 1::smallint, {}, {taker}) t",
+            epoch.0
+        ));
+        taken.concat().into_iter().flatten().map(|id| OrderId(id.parse().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!([taken_by(5), taken_by(5), taken_by(6)], [given.clone(), given, Vec::new()]);
+    assert_eq!(store.take_orders(Shard(1), epoch).await.unwrap(), []);
+    let later = store.order(&[Shard(1)], Order::Halt(SubscriptionId(9)), until).await.unwrap();
+    assert_eq!(taken_by(7), [later]);
 }
 
 /// Denials of hundreds give hundreds of orders at once, one after the other.

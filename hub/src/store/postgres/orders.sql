@@ -31,22 +31,21 @@ BEGIN
 END
 $$;
 
--- Takes what waits for the owner of a shard, each order once, the oldest first. Those whose time is over are left out. Where none waits, it is not
--- asked whose the shard is.
-CREATE OR REPLACE FUNCTION hub.take_orders_1(line bigint, generation bigint, of_shard smallint, epoch bigint)
+-- Takes what waits for the owner of a shard, each order once, the oldest first. Where the answer was lost, the same `taker` gets once more what it
+-- has taken. Those whose time is over are left out. Where none waits, it is not asked whose the shard is.
+CREATE OR REPLACE FUNCTION hub.take_orders_2(line bigint, generation bigint, of_shard smallint, epoch bigint, taker bigint)
 RETURNS SETOF hub.act
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    IF NOT EXISTS (SELECT FROM hub.act_shard s WHERE s.shard = of_shard AND NOT s.taken) THEN
+    IF NOT EXISTS (SELECT FROM hub.act_shard s WHERE s.shard = of_shard AND (s.taken_by IS NULL OR s.taken_by = taker)) THEN
         RETURN;
     END IF;
     PERFORM hub.own_1(of_shard, epoch);
+    UPDATE hub.act_shard s SET taken_by = taker WHERE s.shard = of_shard AND s.taken_by IS NULL;
     RETURN QUERY
-    WITH mine AS (
-        UPDATE hub.act_shard s SET taken = true WHERE s.shard = of_shard AND NOT s.taken RETURNING s.act
-    )
-    SELECT a.* FROM mine m JOIN hub.act a ON a.id = m.act WHERE a.until >= clock_timestamp() ORDER BY a.id;
+    SELECT a.* FROM hub.act_shard s JOIN hub.act a ON a.id = s.act
+    WHERE s.shard = of_shard AND s.taken_by = taker AND a.until >= clock_timestamp() ORDER BY a.id;
 END
 $$;
 

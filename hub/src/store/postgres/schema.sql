@@ -338,16 +338,16 @@ CREATE TABLE hub.act (
     host bytea
 );
 
--- Each of the shards that an order is for: whether its owner has taken it, and how many subscriptions it was about there.
+-- Each of the shards that an order is for: by which call its owner has taken it, if it has, and how many subscriptions it was about there.
 CREATE TABLE hub.act_shard (
     act bigint NOT NULL,
     shard smallint NOT NULL,
-    taken boolean NOT NULL DEFAULT false,
+    taken_by bigint,
     subscriptions bigint,
     PRIMARY KEY (act, shard)
 );
 
-CREATE INDEX act_waiting ON hub.act_shard (shard, act) WHERE NOT taken;
+CREATE INDEX act_taken ON hub.act_shard (shard, taken_by);
 
 -- Small documents that all hubs share.
 CREATE TABLE hub.document (
