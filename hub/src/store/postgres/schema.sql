@@ -277,6 +277,8 @@ CREATE TABLE hub.request (
     shard smallint NOT NULL,
     pair bytea NOT NULL,
     client inet,
+    -- Of the callback.
+    host text NOT NULL,
     topic text NOT NULL,
     callback text NOT NULL,
     subscribes boolean NOT NULL,
@@ -289,6 +291,8 @@ CREATE TABLE hub.request (
 
 CREATE INDEX request_pair ON hub.request (pair);
 CREATE INDEX request_shard ON hub.request (shard, id);
+CREATE INDEX request_client ON hub.request (client);
+CREATE INDEX request_host ON hub.request (host);
 
 -- Denials of which callbacks have to be informed.
 CREATE TABLE hub.denial (
