@@ -146,6 +146,11 @@ impl Limiter {
         Some(Permit { limiter: self.clone(), id })
     }
 
+    /// The limits themselves.
+    pub(crate) fn limits(&self) -> ConcurrencyLimits {
+        self.queues().bounds()
+    }
+
     /// A permit for what was admitted before a restart. It counts even beyond the limits: nothing new is admitted until enough
     /// permits are back.
     pub(crate) fn force_acquire(&self, client: Client, peer: &str) -> Permit {

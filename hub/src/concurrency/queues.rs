@@ -216,6 +216,10 @@ impl Queues {
         }
     }
 
+    pub(super) fn bounds(&self) -> ConcurrencyLimits {
+        self.bounds
+    }
+
     /// An entry that counts nowhere yet and does not wait.
     pub(super) fn insert(&mut self, client: Client, peer: Peer) -> EntryId {
         let entry = Entry {

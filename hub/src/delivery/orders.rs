@@ -1,10 +1,12 @@
 //! Commands reach the owner of each shard, whichever hub that is: this one carries them out in its own shards, and orders them elsewhere.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use resync_common::backoff::Backoff;
 use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -17,8 +19,9 @@ use crate::subscriptions::{NotOwned, StopDeliveries};
 
 /// How long the owners of other shards have for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked for answers where nobody tells of any, and for owners that are gone.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Pauses until it is looked for answers where nobody tells of any, and for owners that are gone. Hundreds may wait at once.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+const LATEST_LOOK: Duration = Duration::from_secs(2);
 
 /// Why a command is not carried out, or nobody knows whether it is.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +101,7 @@ impl Orders {
         shards: &[Shard],
         events: &mut mpsc::UnboundedReceiver<OrderEvent>,
     ) -> Result<(), StoreError> {
+        let mut pauses = Backoff::new(FIRST_LOOK, LATEST_LOOK);
         loop {
             // Before the answers: an owner that is gone by now has given its answer before.
             let owned = self.store.owned_until(shards).await?;
@@ -108,8 +112,8 @@ impl Orders {
                 return Ok(());
             }
             tokio::select! {
-                Some(_) = events.recv() => {}
-                () = sleep(LOOK_EVERY) => {}
+                () = answered(id, events) => {}
+                () = sleep(pauses.after_failure()) => {}
             }
         }
     }
@@ -146,10 +150,45 @@ impl StopDeliveries for Orders {
     }
 }
 
+/// Returns when an owner has answered this order, or may have. What happens to those of others is none of its business: each would look for as many.
+async fn answered(id: OrderId, events: &mut mpsc::UnboundedReceiver<OrderEvent>) {
+    while let Some(event) = events.recv().await {
+        if event == OrderEvent::Answered(id) || event == OrderEvent::Resync {
+            return;
+        }
+    }
+    // Nobody tells of any more.
+    pending().await
+}
+
 #[cfg(test)]
 impl Orders {
     /// Of a delivery that has stopped.
     pub(crate) fn of_nobody(store: Arc<dyn Store>) -> Self {
         Self::new(store, Operator::of_nobody())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_an_answer_looks_where_it_may_have_come_and_not_for_those_of_others() {
+        let (told, mut events) = mpsc::unbounded_channel();
+        let [own, other] = [1, 2].map(OrderId);
+        for (event, may_be_it) in [
+            (OrderEvent::Given(vec![Shard(1)]), false),
+            (OrderEvent::Answered(other), false),
+            (OrderEvent::Answered(own), true),
+            (OrderEvent::Resync, true),
+        ] {
+            told.send(event.clone()).unwrap();
+            assert_eq!(answered(own, &mut events).now_or_never().is_some(), may_be_it, "{event:?}");
+        }
+        drop(told);
+        assert!(answered(own, &mut events).now_or_never().is_none(), "it is looked now and then");
     }
 }

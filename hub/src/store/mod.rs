@@ -54,7 +54,7 @@ pub use records::{
     OrderEvent, OrderId, Payer, PendingRequest, Ping, PingClient, PingId, ReadAhead, Recipient, Replayed,
     RequestId, SaidRestored, Search, SearchResult, Shard, ShardState, Shares, Skip, Spread, StoreEvent,
     Subscription, SubscriptionCounts, SubscriptionId, SubscriptionKey, SubscriptionSummary, Sweep, Target,
-    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, Watermark,
+    Topic, TopicId, Trimmed, Uptime, Usage, Validators, WaitingDenial, WaitingLimits, Watermark,
 };
 pub use verified::{Confirmation, NotConfirmed, VerifiedSubscription, VerifiedUnsubscription};
 

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::bounds::{Bounds, Full};
 use super::breaker::VerificationBreaker;
+use super::limits;
 use crate::concurrency::{Client, ClientClass, Limiter, Permit};
 use crate::egress::{self, Forbidden, Guard};
 use crate::rate_limiter::network;
@@ -183,7 +184,9 @@ impl Requests {
         let shard = Shard::of(&callback, self.store.shards());
         let received_at = self.store.now();
         let request = NewRequest { topic, callback, intent, verify_token, received_at, client };
-        let request = self.store.put_request(request).await?;
+        // The permits of those that wait in shards of other hubs are there.
+        let limits = limits::waiting_in_store(&self.waiting, who.client());
+        let request = self.store.put_request_within(request, limits).await?.ok_or(NotAccepted::Busy)?;
         self.verification.send(shard, ToVerify { id: request.id, who: Some(who), permit });
         Ok(())
     }
@@ -203,16 +206,19 @@ mod tests {
     use super::*;
     use crate::config;
     use crate::store::{self, Engine, Keyring};
-    use crate::subscriptions::limits;
+
+    /// They go to no queue.
+    fn over(store: Arc<dyn Store>) -> Requests {
+        let bounds = Bounds::new(&config::load(None, [], &Vec::new()).unwrap().limits);
+        let ((verification, _work), breaker) = (JobQueues::new_pair(), VerificationBreaker::new(true));
+        let guard = Guard::open_to(&["127.0.0.0/8"]);
+        Requests::new(store, guard, breaker, bounds, verification, limits::waiting(true))
+    }
 
     #[tokio::test]
     async fn a_host_name_that_no_host_can_have_is_refused_whether_of_a_callback_or_of_a_topic() {
         let folder = tempfile::tempdir().unwrap();
-        let store = store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap();
-        let bounds = Bounds::new(&config::load(None, [], &Vec::new()).unwrap().limits);
-        let ((verification, _work), breaker) = (JobQueues::new_pair(), VerificationBreaker::new(true));
-        let guard = Guard::open_to(&["127.0.0.0/8"]);
-        let requests = Requests::new(store, guard, breaker, bounds, verification, limits::waiting(true));
+        let requests = over(store::open(Engine::default(), folder.path(), Keyring::none(), 0).unwrap());
         let who = Requester { client: None, in_force: false, confirmed: false };
         let ask = async |topic: &str, callback: &str| {
             let topic = format!("http://{topic}/").parse().unwrap();
@@ -230,5 +236,25 @@ mod tests {
             assert!(matches!(refused, NotAccepted::HostName { length: 254, .. }), "{refused}");
             assert!(refused.to_string().starts_with(named), "{refused}");
         }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_other_hubs_have_accepted_counts_with_what_a_client_may_have_wait() {
+        let Some(database) = store::SharedDatabase::new() else { return };
+        let requests = over(database.hub("accepting").await);
+        database.sql(
+            "INSERT INTO hub.request (id, shard, pair, client, host, topic, callback, subscribes, received_at) \
+            SELECT -n, 0, convert_to(n::text, 'UTF8'), inet '192.0.2.1', 'd.example', '', '', false, now() FROM generate_series(1, 1000) n",
+        );
+        let ask = async |last: u8| {
+            let who = Requester { client: Some([192, 0, 2, last].into()), in_force: false, confirmed: false };
+            let [topic, callback] = ["http://source.example/", "http://d.example/"];
+            let (topic, callback) = (topic.parse().unwrap(), callback.parse().unwrap());
+            requests.unsubscribe(who, Unsubscribe { callback, topic, verify_token: None }).await
+        };
+        let refused = ask(1).await;
+        assert!(matches!(refused, Err(NotAccepted::Busy)), "{refused:?}");
+        ask(2).await.unwrap();
     }
 }

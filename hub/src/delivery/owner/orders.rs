@@ -52,6 +52,7 @@ impl Owner {
             Err(StoreError::Fenced) => return Ok(()),
             taken => taken?,
         };
+        let mut answered = Ok(());
         for (id, order) in orders {
             let concerned = match order {
                 Order::Execute(command) => operator.execute_in(shard, command).await.ok(),
@@ -63,9 +64,10 @@ impl Owner {
             };
             // What was not carried out is not answered.
             if let Some(subscriptions) = concerned {
-                self.0.store.answer_order(id, shard, subscriptions).await?;
+                // All are taken by now: where one cannot be answered, nobody else carries out those behind it.
+                answered = answered.and(self.0.store.answer_order(id, shard, subscriptions).await);
             }
         }
-        Ok(())
+        answered
     }
 }

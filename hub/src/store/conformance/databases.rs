@@ -2,19 +2,23 @@
 
 use std::fs::{self, File};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
+use resync_core::websub::TopicUrl;
+use resync_harness::eventually;
+use tokio::task::spawn_blocking;
 
 use super::backups::Elsewhere;
 use super::{
-    LEASE, Place, activate, append, ask_from, ask_to_subscribe, at, callback, on_postgres, posted, read,
-    secret, subscribe, topic, waiting, within,
+    LEASE, Place, activate, append, ask_from, ask_to_subscribe, at, callback, on_postgres, pinged, posted,
+    read, secret, subscribe, topic, waiting, within,
 };
 use crate::store::{
-    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Store,
-    StoreError, Uptime, VerifiedSubscription,
+    Activation, BackupError, Credentials, Intent, Keyring, NewNotification, NewRequest, Offset, Order,
+    OrderId, Ping, PingClient, Shard, Store, StoreError, SubscriptionId, Uptime, VerifiedSubscription,
 };
 
 on_postgres!(
@@ -24,7 +28,12 @@ on_postgres!(
     a_database_without_a_store_is_neither_checked_nor_backed_up,
     hubs_that_start_together_do_not_show_each_other_that_any_was_up_before,
     what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_dropped,
+    tables_that_are_over_are_dropped_and_nobody_is_kept_from_the_feed_while_it_is_looked_which_are_empty,
     many_who_subscribe_at_once_share_commits,
+    many_pings_at_once_share_commits,
+    it_answers_while_commands_wait,
+    orders_that_were_taken_and_not_heard_of_are_taken_once_more_by_the_same_call_and_by_no_other,
+    the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that,
     what_shares_a_commit_comes_out_as_if_each_came_alone,
     a_pair_that_leads_nowhere_leads_to_the_subscription_that_begins,
     what_the_database_refuses_fails_alone,
@@ -155,19 +164,151 @@ async fn what_stays_of_an_old_day_is_set_aside_and_the_table_of_that_day_is_drop
     assert_eq!(place.faults(), [""; 0]);
 }
 
+async fn tables_that_are_over_are_dropped_and_nobody_is_kept_from_the_feed_while_it_is_looked_which_are_empty(
+    place: Place,
+) {
+    const OVER: [&str; 2] = ["hub.feed_20250107_00", "hub.notification_20250107"];
+    let _store = place.open().await;
+    place.sql(
+        "SELECT hub.make_part_1('hub.feed', 'feed_20250107_00', '2025-01-07 00:00+00', '2025-01-07 01:00+00'); \
+        SELECT hub.make_part_1('hub.notification', 'notification_20250107', '2025-01-07', '2025-01-08')",
+    );
+    let line = "(SELECT l.id, l.generation FROM hub.line l LIMIT 1) l";
+    let found = place.sql(&format!(
+        "BEGIN; SELECT h.part FROM {line}, hub.housekeep_2(l.id, l.generation) h; \
+        SELECT count(*) FROM pg_locks k WHERE k.pid = pg_backend_pid() AND k.relation = 'hub.feed'::regclass \
+        AND k.mode = 'AccessExclusiveLock'; COMMIT"
+    ));
+    assert_eq!(found.concat(), [OVER[0], OVER[1], "0"].map(|told| Some(told.to_owned())));
+    for (part, only_empty) in OVER.into_iter().zip([false, true]) {
+        let drop = format!(
+            "SELECT hub.drop_over_1(l.id, l.generation, '{part}', {only_empty}) FROM {line}; \
+            SELECT to_regclass('{part}')::text"
+        );
+        // Where somebody reads the whole for long it is left for the next time.
+        eventually("it is dropped", async || place.sql(&drop).last().is_some_and(|row| row[0].is_none()))
+            .await;
+    }
+}
+
 async fn many_who_subscribe_at_once_share_commits(place: Place) {
     let store = place.open().await;
-    let commits = |table: &str| {
-        let commits = place.sql(&format!("SELECT count(DISTINCT xmin::text) FROM hub.{table}")).concat();
-        commits[0].as_ref().unwrap().parse::<usize>().unwrap()
-    };
     let url = topic("t");
     let callbacks: Vec<_> = (0..200).map(|number| callback(&number.to_string())).collect();
     let asking = callbacks.iter().map(|callback| ask_to_subscribe(&*store, &url, callback, "s"));
     let asked = join_all(asking).await;
-    assert!(commits("request") < asked.len());
+    assert!(commits(&place, "request") < asked.len());
     join_all(asked.iter().map(|request| activate(&*store, request, DateTime::now()))).await;
-    assert!(commits("pair") < asked.len());
+    assert!(commits(&place, "pair") < asked.len());
+}
+
+/// By how many the rows of this table were written.
+fn commits(place: &Place, table: &str) -> usize {
+    let commits = place.sql(&format!("SELECT count(DISTINCT xmin::text) FROM hub.{table}")).concat();
+    commits[0].as_ref().unwrap().parse().unwrap()
+}
+
+async fn many_pings_at_once_share_commits(place: Place) {
+    let store = place.open().await;
+    let topics: Vec<_> = (0..200).map(|number| topic(&number.to_string())).collect();
+    let older = put_pings(&*store, &topics).await;
+    assert!(commits(&place, "ping") < older.len());
+    let mut newer = put_pings(&*store, &topics).await;
+    remove_pings(&*store, &older).await;
+    for (ping, topic) in newer.iter().zip(&topics) {
+        assert_eq!(&ping.topic, topic);
+    }
+    newer.sort_by_key(|ping| ping.id);
+    assert_eq!(pinged(&*store).await, newer, "each has its own number, and the older ones are replaced");
+    remove_pings(&*store, &newer).await;
+    assert_eq!(pinged(&*store).await, []);
+}
+
+async fn put_pings(store: &dyn Store, topics: &[TopicUrl]) -> Vec<Ping> {
+    let putting = topics.iter().map(|topic| store.put_ping(topic.clone(), None, PingClient::default()));
+    join_all(putting).await.into_iter().map(Result::unwrap).collect()
+}
+
+async fn remove_pings(store: &dyn Store, pings: &[Ping]) {
+    for removed in join_all(pings.iter().map(|ping| store.remove_ping(ping))).await {
+        removed.unwrap();
+    }
+}
+
+/// What watches over the process takes a store that does not answer for stuck.
+async fn it_answers_while_commands_wait(place: Place) {
+    const HOLD: &str = "BEGIN; LOCK TABLE hub.ping; DO $$ BEGIN \
+        FOR nth IN 1..3000 LOOP EXIT WHEN EXISTS (SELECT FROM hub.paused); PERFORM pg_sleep(0.01); END LOOP; \
+        END $$; COMMIT";
+    const WAITS: &str = "SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database() \
+        AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.put_pings_%'";
+    let place = Arc::new(place);
+    let store = place.open().await;
+    let held = Arc::clone(&place);
+    let holding = spawn_blocking(move || held.sql(HOLD));
+    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.ping'::regclass \
+        AND l.mode = 'AccessExclusiveLock' AND l.granted";
+    eventually("pings are locked", async || !place.sql(is_held).is_empty()).await;
+    let asked = Arc::clone(&store);
+    let pinging = tokio::spawn(async move { asked.put_ping(topic("t"), None, PingClient::default()).await });
+    eventually("a ping waits", async || !place.sql(WAITS).is_empty()).await;
+    store.answers().await.unwrap();
+    assert!(!pinging.is_finished());
+    place.sql("INSERT INTO hub.paused VALUES (1)");
+    holding.await.unwrap();
+    pinging.await.unwrap().unwrap();
+}
+
+async fn orders_that_were_taken_and_not_heard_of_are_taken_once_more_by_the_same_call_and_by_no_other(
+    place: Place,
+) {
+    let store = place.open().await;
+    let epoch = store.claim(Shard(1)).await.unwrap();
+    let until = DateTime::from_system_time(store.now().to_system_time() + LEASE);
+    let mut given = Vec::new();
+    for id in [7, 8] {
+        given.push(store.order(&[Shard(1)], Order::Halt(SubscriptionId(id)), until).await.unwrap());
+    }
+    let taken_by = |taker| {
+        let taken = place.sql(&format!(
+            "SELECT t.id FROM (SELECT l.id, l.generation FROM hub.line l LIMIT 1) l, \
+            hub.take_orders_2(l.id, l.generation, 1::smallint, {}, {taker}) t",
+            epoch.0
+        ));
+        taken.concat().into_iter().flatten().map(|id| OrderId(id.parse().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!([taken_by(5), taken_by(5), taken_by(6)], [given.clone(), given, Vec::new()]);
+    assert_eq!(store.take_orders(Shard(1), epoch).await.unwrap(), []);
+    let later = store.order(&[Shard(1)], Order::Halt(SubscriptionId(9)), until).await.unwrap();
+    assert_eq!(taken_by(7), [later]);
+}
+
+/// Denials of hundreds give hundreds of orders at once, one after the other.
+async fn the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that(place: Place) {
+    const HOLD: &str = "BEGIN; LOCK TABLE hub.act; DO $$ BEGIN \
+        FOR nth IN 1..3000 LOOP \
+            PERFORM pg_stat_clear_snapshot(); \
+            EXIT WHEN EXISTS ( \
+                SELECT FROM pg_stat_activity a WHERE a.datname = current_database() \
+                    AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.order_%' \
+            ); \
+            PERFORM pg_sleep(0.01); \
+        END LOOP; \
+        PERFORM pg_sleep(1); \
+        END $$; COMMIT";
+    let place = Arc::new(place);
+    let store = place.open().await;
+    let held = Arc::clone(&place);
+    let holding = spawn_blocking(move || held.sql(HOLD));
+    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.act'::regclass \
+        AND l.mode = 'AccessExclusiveLock' AND l.granted";
+    eventually("orders are locked", async || !place.sql(is_held).is_empty()).await;
+    let until = DateTime::from_system_time(store.now().to_system_time() + LEASE);
+    store.order(&[Shard(1)], Order::Halt(SubscriptionId(7)), until).await.unwrap();
+    holding.await.unwrap();
+    let later =
+        format!("SELECT 1 FROM hub.act a WHERE a.until > to_timestamp({} / 1000.0)", until.unix_millis());
+    assert_eq!(place.sql(&later).len(), 1);
 }
 
 /// What comes while another is under way goes together, in one round or another.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
+use resync_harness::eventually;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::spawn_blocking;
 
@@ -20,6 +21,7 @@ use crate::store::{
 on_postgres!(
     what_both_append_is_told_at_each_once_and_in_its_order,
     a_feed_whose_connection_is_lost_goes_on_where_it_was,
+    what_a_transaction_that_lasts_long_has_written_is_told_once_when_it_has_ended,
     subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end,
     a_subscription_that_is_renewed_and_ended_by_turns_is_told_in_that_order,
     what_one_accepts_is_told_to_the_owners_of_shards_at_the_other_and_at_no_other,
@@ -30,7 +32,23 @@ on_postgres!(
 
 /// The connections of all feeds end.
 const END_FEEDS: &str = "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a \
-    WHERE a.datname = current_database() AND a.query LIKE '%pg_snapshot_xmin%' AND a.pid <> pg_backend_pid()";
+    WHERE a.datname = current_database() AND a.query LIKE '%pg_snapshot_xmax%' AND a.pid <> pg_backend_pid()";
+
+/// Writes something into the feed, and ends when a log has 30 notifications, or after half a minute.
+const LASTS_LONG: &str = "
+BEGIN;
+INSERT INTO hub.feed (kind, node, topic) VALUES (4, 0, 77);
+SELECT pg_advisory_xact_lock(77, 8);
+DO $$ BEGIN
+    FOR nth IN 1..3000 LOOP
+        EXIT WHEN EXISTS (SELECT FROM hub.topic t WHERE t.head >= 30);
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+END $$;
+COMMIT";
+const HAS_BEGUN: &str = "
+SELECT 1 FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.classid = 77 AND l.objid = 8 AND l.granted";
 
 type Watching = UnboundedReceiver<StoreEvent>;
 
@@ -77,6 +95,37 @@ async fn a_feed_whose_connection_is_lost_goes_on_where_it_was(place: Place) {
         append_at_both(&stores, 6).await;
     }
     assert_told(&stores, &mut watching, 60).await;
+}
+
+async fn what_a_transaction_that_lasts_long_has_written_is_told_once_when_it_has_ended(place: Place) {
+    let place = Arc::new(place);
+    let stores = both(&place).await;
+    let mut watching = watch(&stores);
+    let written = Arc::clone(&place);
+    let lasting = spawn_blocking(move || written.sql(LASTS_LONG));
+    eventually("it has begun", async || !place.sql(HAS_BEGUN).is_empty()).await;
+    append_at_both(&stores, 30).await;
+    lasting.await.unwrap();
+    for events in &mut watching {
+        let (mut appended, mut paused) = (0, 0);
+        while appended < 30 || paused < 1 {
+            match events.recv().await.unwrap() {
+                StoreEvent::Appended { offset, .. } => {
+                    appended += 1;
+                    assert_eq!(offset, Offset(appended));
+                }
+                event => {
+                    paused += 1;
+                    assert_eq!(event, StoreEvent::Paused { topic: TopicId(77) });
+                }
+            }
+        }
+    }
+    let id = the(&*stores[0], &topic("t")).await.id;
+    assert!(stores[0].pause(id).await.unwrap());
+    for events in &mut watching {
+        assert_eq!(events.recv().await, Some(StoreEvent::Paused { topic: id }), "and nothing again");
+    }
 }
 
 async fn subscriptions_are_told_at_the_other_with_their_topic_as_it_was_and_so_is_their_end(place: Place) {

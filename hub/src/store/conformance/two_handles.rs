@@ -16,14 +16,16 @@ use super::{
     posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
-    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, KnownDurability, NewDenial, Offset, Ping,
-    PingClient, Shard, Spread, Store, StoreError, Uptime,
+    Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, KnownDurability, NewDenial, NewRequest,
+    Offset, Ping, PingClient, Shard, Spread, Store, StoreError, Uptime, WaitingLimits,
 };
 
 on_postgres!(
     appends_of_both_are_dense_and_each_reads_what_the_other_wrote,
     a_post_that_is_repeated_at_the_other_is_recognised,
     what_was_asked_at_one_is_confirmed_at_the_other,
+    what_waits_is_limited_for_both_together_and_what_replaces_another_is_not_more,
+    of_many_requests_at_once_as_many_are_taken_as_may_wait,
     identities_grow_in_the_order_in_which_they_were_acknowledged_whoever_gave_them,
     identities_are_given_under_the_lock_of_the_topic,
     no_place_is_seen_without_its_body_and_no_identity_after_a_greater_one,
@@ -123,6 +125,65 @@ async fn what_was_asked_at_one_is_confirmed_at_the_other(place: Place) {
     assert_eq!(denied.ended.map(|(_, topic, id)| (topic, id)), Some((found.topic, found.id)));
     assert!(newer.id.0 < denied.id.0, "requests and denials are counted together");
     assert_eq!(super::untold(&*one).await, [denied]);
+}
+
+async fn what_waits_is_limited_for_both_together_and_what_replaces_another_is_not_more(place: Place) {
+    let stores = both(&place).await;
+    let limits = WaitingLimits { total: 6, host: 4, client: Some(3) };
+    let mut first = None;
+    for (number, (client, to, is_taken)) in [
+        (1, "http://a.example/1", true),
+        (1, "http://a.example/2", true),
+        (1, "http://a.example/3", true),
+        (1, "http://b.example/4", false),
+        (1, "http://a.example/1", true),
+        (2, "http://a.example/1", true),
+        (2, "http://A.example:81/6", false),
+        (2, "http://b.example/7", true),
+        (2, "http://b.example/8", true),
+        (3, "http://c.example/9", false),
+        (2, "http://b.example/8", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let put = stores[number % 2].put_request_within(of_client(client, to), limits).await.unwrap();
+        assert_eq!(put.is_some(), is_taken, "{number}");
+        first = first.or(put);
+    }
+    let left = waiting(&*stores[1]).await;
+    assert_eq!(left.len(), 6);
+    assert!(!left.contains(&first.unwrap()), "it was replaced");
+    stores[0].remove_request(&left[0]).await.unwrap();
+    let put = stores[1].put_request_within(of_client(3, "http://c.example/9"), limits).await.unwrap();
+    assert!(put.is_some());
+}
+
+async fn of_many_requests_at_once_as_many_are_taken_as_may_wait(place: Place) {
+    let store = place.open().await;
+    let limits = WaitingLimits { total: 100, host: 100, client: Some(3) };
+    let callbacks: Vec<_> = (0..20).map(|number| format!("http://d.example/{number}")).collect();
+    let putting = callbacks.iter().map(|callback| store.put_request_within(of_client(1, callback), limits));
+    let put: Vec<_> = join_all(putting).await.into_iter().filter_map(Result::unwrap).collect();
+    assert_eq!((put.len(), waiting(&*store).await.len()), (3, 3));
+    let again = of_client(1, put[0].callback.as_str());
+    // Fewer may wait by now than do.
+    let fewer = WaitingLimits { client: Some(1), ..limits };
+    assert!(store.put_request_within(again, fewer).await.unwrap().is_some());
+    assert!(store.put_request_within(of_client(1, "http://d.example/more"), fewer).await.unwrap().is_none());
+    assert_eq!(waiting(&*store).await.len(), 3, "who is refused loses nothing");
+}
+
+/// A request of a client of this number.
+fn of_client(last: u8, callback: &str) -> NewRequest {
+    NewRequest {
+        topic: topic("t"),
+        callback: callback.parse().unwrap(),
+        intent: Intent::Unsubscribe,
+        verify_token: None,
+        received_at: at(0),
+        client: Some([192, 0, 2, last].into()),
+    }
 }
 
 /// A sweep that has passed an identity never comes back to a smaller one.

@@ -15,6 +15,7 @@ pub trait Orders: std::fmt::Debug + Send + Sync + 'static {
     fn watch_orders(&self) -> mpsc::UnboundedReceiver<OrderEvent>;
 
     /// Gives an order to the owner of each of these shards: to whoever owns it when the order is taken, until this moment.
+    /// It can be taken later by as long as it has waited to be given.
     async fn order(&self, to: &[Shard], order: Order, until: DateTime) -> Result<OrderId>;
 
     /// Takes the orders that wait for the owner of this shard, the oldest first. Each is taken once, so that nothing is done twice: one

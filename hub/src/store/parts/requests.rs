@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::store::{
     Denial, NewDenial, NewRequest, PendingRequest, RequestId, Result, Shard, SubscriptionKey, WaitingDenial,
+    WaitingLimits,
 };
 
 /// What was acknowledged and is not finished: requests to be verified, and denials whose callbacks are to be informed. Each belongs to the
@@ -13,6 +14,16 @@ pub trait Requests: std::fmt::Debug + Send + Sync + 'static {
     /// Remembers a request before it is acknowledged. It replaces an older one of the same client for the same topic and callback
     /// (D-17), and none of others: they may not mean what its subscriber means.
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest>;
+
+    /// The same, unless as many wait already as these limits allow: then nothing is changed, and the answer is `None`. One that replaces another
+    /// makes it no more. A store that is one hub's own leaves this to that hub, which knows all that wait.
+    async fn put_request_within(
+        &self,
+        request: NewRequest,
+        _limits: WaitingLimits,
+    ) -> Result<Option<PendingRequest>> {
+        self.put_request(request).await.map(Some)
+    }
 
     /// One that waits, as long as it does.
     async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>>;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::documents::{number, open, seal};
+use super::line::DEADLINE;
 use super::registry::InDatabase;
 use super::rows::{Fields, Param, big, params, shard_number, the_only};
 use super::schema::encryption;
@@ -22,6 +23,7 @@ use crate::store::{
 /// Secrets that are rewritten in one command.
 const RESEALED: i64 = 1_024;
 
+/// By the connection of the heartbeat: commands may wait, many of them, and that is no silence.
 const FENCE: &str = "SELECT hub.fence_1($1, $2)";
 const PAUSE: &str = "SELECT hub.pause_1($1, $2, $3, $4) AS is_there";
 const RESUME: &str = "SELECT hub.resume_1($1, $2, $3, $4)";
@@ -63,7 +65,9 @@ impl Admin for PostgresStore {
 
     async fn answers(&self) -> Result<()> {
         self.appender.answers().await?;
-        match self.command(FENCE, params![], |_| Ok(())).await {
+        let shared = Arc::clone(&self.shared);
+        let asked = async move { shared.heartbeat.write(FENCE, &[], DEADLINE).await.map(drop) };
+        match self.see_through(asked).await {
             Err(StoreError::Closed) => Err(StoreError::Closed),
             Ok(()) | Err(_) => Ok(()),
         }

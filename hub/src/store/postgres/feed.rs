@@ -44,16 +44,25 @@ SELECT pg_current_snapshot()::text AS seen, clock_timestamp() AS at,
     (SELECT e.xid::text::bigint FROM hub.feed e ORDER BY e.xid DESC LIMIT 1) AS kept";
 /// What the snapshot `$1` did not show, or is later than the transaction `$4`, and the snapshot of this. The transactions `$2` are left out.
 /// `upto` counts the events up to this row.
+///
+/// That is all from the first on that is later than either, and those that were under way: one that lasts long must not have all read again that
+/// was committed since it began.
 const READ: &str = "
 SELECT s.seen::text AS seen, s.at, f.upto, f.xid::text::bigint AS xid, f.kind, f.node, f.shard, f.topic, f.first, f.weights, f.fetched, f.bounds,
     f.shards, f.subject, f.url, f.origin, f.start, f.lease_end, f.address
 FROM (SELECT pg_current_snapshot() AS seen, clock_timestamp() AS at) s LEFT JOIN (
     SELECT r.*, sum(r.events) OVER (ORDER BY r.ordinal)::bigint AS upto
     FROM (
-        SELECT e.*, greatest(cardinality(e.weights), 1) AS events FROM hub.feed e
-        WHERE e.xid >= least(pg_snapshot_xmin($1::text::pg_snapshot), $4::bigint::text::xid8)
-            AND (e.xid > $4::bigint::text::xid8 OR NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot))
-            AND e.xid::text::bigint <> ALL ($2)
+        SELECT e.*, greatest(cardinality(e.weights), 1) AS events
+        FROM (
+            SELECT l.* FROM hub.feed l
+            WHERE l.xid >= least(pg_snapshot_xmax($1::text::pg_snapshot), ($4::bigint + 1)::text::xid8)
+            UNION ALL
+            SELECT w.* FROM hub.feed w
+            WHERE w.xid = ANY (ARRAY(SELECT pg_snapshot_xip($1::text::pg_snapshot)))
+                AND w.xid < least(pg_snapshot_xmax($1::text::pg_snapshot), ($4::bigint + 1)::text::xid8)
+        ) e
+        WHERE e.xid::text::bigint <> ALL ($2)
         ORDER BY e.ordinal LIMIT $3
     ) r
 ) f ON f.upto - f.events < $3

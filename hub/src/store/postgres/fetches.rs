@@ -1,19 +1,63 @@
 //! Topics that wait to be fetched, in a database.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use resync_core::websub::TopicUrl;
 
 use super::PostgresStore;
-use super::rows::{Fields, big, params, shard_number, shard_numbers, the_only, topic_key};
-use crate::store::{Fetches, Offset, Ping, PingClient, PingId, Result, Shard, TopicId, Validators};
+use super::group::{Grouped, columns};
+use super::rows::{Fields, Param, big, params, shard_number, shard_numbers, topic_key, whole};
+use crate::store::{
+    Fetches, Offset, Ping, PingClient, PingId, Result, Shard, StoreError, TopicId, Validators,
+};
 use crate::trace_context::TraceContext;
 
 const VALIDATORS: &str = "SELECT v.url, v.etag, v.last_modified, v.digest FROM hub.validators v WHERE v.topic = $1 AND v.version = $2";
 const PUT_VALIDATORS: &str = "SELECT hub.put_validators_1($1, $2, $3, $4, $5, $6, $7, $8)";
-const PUT_PING: &str = "SELECT hub.put_ping_2($1, $2, $3, $4, $5, $6, $7, $8, $9) AS id";
-const REMOVE_PING: &str = "SELECT hub.remove_ping_1($1, $2, $3, $4)";
 const PINGS: &str = "SELECT p.id, p.topic, p.trace, p.client, p.is_trusted FROM hub.ping p WHERE p.shard = ANY ($1) ORDER BY p.id";
+
+/// A ping that is to be remembered. The answer is its number.
+pub(super) struct PutPing {
+    key: Vec<u8>,
+    shard: i16,
+    topic: String,
+    trace: Option<Vec<u8>>,
+    client: Option<IpAddr>,
+    is_trusted: bool,
+}
+
+impl Grouped for PutPing {
+    const STATEMENT: &'static str = "SELECT hub.put_pings_1($1, $2, $3, $4, $5, $6, $7, $8, $9) AS answers";
+
+    fn pair(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn columns(commands: &[Self]) -> Vec<Param> {
+        columns!(commands; key, shard, topic, trace, client, is_trusted)
+    }
+}
+
+/// A ping that is to be forgotten.
+pub(super) struct RemovePing {
+    key: Vec<u8>,
+    id: i64,
+}
+
+impl Grouped for RemovePing {
+    const STATEMENT: &'static str = "SELECT hub.remove_pings_1($1, $2, $3, $4, $5) AS answers";
+
+    fn pair(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn columns(commands: &[Self]) -> Vec<Param> {
+        columns!(commands; key, id)
+    }
+}
 
 #[async_trait]
 impl Fetches for PostgresStore {
@@ -41,26 +85,24 @@ impl Fetches for PostgresStore {
         trace: Option<TraceContext>,
         client: PingClient,
     ) -> Result<Ping> {
-        let parameters = params![
-            self.shared.node,
-            topic_key(&topic),
-            shard_number(Shard::that_fetches(&topic, self.shards)),
-            topic.as_str().to_owned(),
-            trace.map(|trace| trace.to_bytes().to_vec()),
-            client.network,
-            client.is_trusted,
-        ];
-        let id = self
-            .command(PUT_PING, parameters, |rows| {
-                Ok(PingId(Fields::of("pings", the_only(rows)?).number("id")?))
-            })
-            .await?;
-        Ok(Ping { id, topic, trace, client })
+        let command = PutPing {
+            key: topic_key(&topic),
+            shard: shard_number(Shard::that_fetches(&topic, self.shards)),
+            topic: topic.as_str().to_owned(),
+            trace: trace.map(|trace| trace.to_bytes().to_vec()),
+            client: client.network,
+            is_trusted: client.is_trusted,
+        };
+        let shared = Arc::clone(&self.shared);
+        let given = self.see_through(async move { shared.grouped(&shared.pings, command).await }).await?;
+        let given = given.ok_or_else(|| StoreError::Read("a ping was given no number".to_owned()))?;
+        Ok(Ping { id: PingId(whole(given)), topic, trace, client })
     }
 
     async fn remove_ping(&self, ping: &Ping) -> Result<()> {
-        let parameters = params![topic_key(&ping.topic), big(ping.id.0)];
-        self.command(REMOVE_PING, parameters, |_| Ok(())).await
+        let command = RemovePing { key: topic_key(&ping.topic), id: big(ping.id.0) };
+        let shared = Arc::clone(&self.shared);
+        self.see_through(async move { shared.grouped(&shared.ended_pings, command).await }).await.map(drop)
     }
 
     async fn pings(&self, of: &[Shard]) -> Result<Vec<Ping>> {

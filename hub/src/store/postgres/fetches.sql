@@ -1,33 +1,43 @@
 -- Topics that wait to be fetched, and what fetches need to ask only for what is new.
 
--- Remembers a ping in place of an older one of the same topic, whose trace it takes if it has none, and whose client if that alone is trusted.
-CREATE OR REPLACE FUNCTION hub.put_ping_2(
-    line bigint, generation bigint, node bigint, of_key bytea, of_shard smallint, topic_url text, of_trace bytea,
-    of_client inet, by_trusted boolean
-) RETURNS bigint
-LANGUAGE plpgsql AS $$
+-- Remembers pings of different topics, each in place of an older one of its topic, whose trace it takes if it has none, and whose client if that
+-- alone is trusted. Answers their numbers.
+CREATE OR REPLACE FUNCTION hub.put_pings_1(
+    line bigint, generation bigint, node bigint, keys bytea[], of_shards smallint[], topic_urls text[], traces bytea[], clients inet[],
+    are_trusted boolean[]
+) RETURNS bigint[]
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
-    given bigint;
+    answers bigint[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    PERFORM hub.lock_1(of_key);
-    INSERT INTO hub.ping AS p (key, shard, id, topic, trace, client, is_trusted)
-    VALUES (of_key, of_shard, nextval('hub.ping_id'), topic_url, of_trace, of_client, by_trusted)
-    ON CONFLICT (key) DO UPDATE SET id = excluded.id, topic = excluded.topic, trace = coalesce(excluded.trace, p.trace),
-        client = CASE WHEN p.is_trusted AND NOT excluded.is_trusted THEN p.client ELSE excluded.client END,
-        is_trusted = p.is_trusted OR excluded.is_trusted
-    RETURNING p.id INTO given;
-    PERFORM hub.tell_1(node, 8::smallint, of_shard, NULL, NULL, given);
-    RETURN given;
+    PERFORM hub.lock_all_1(keys);
+    WITH put AS (
+        INSERT INTO hub.ping AS p (key, shard, id, topic, trace, client, is_trusted)
+        SELECT e.key, of_shards[e.n], nextval('hub.ping_id'), topic_urls[e.n], traces[e.n], clients[e.n], are_trusted[e.n]
+        FROM unnest(keys) WITH ORDINALITY AS e(key, n)
+        ORDER BY e.n
+        ON CONFLICT (key) DO UPDATE SET id = excluded.id, topic = excluded.topic, trace = coalesce(excluded.trace, p.trace),
+            client = CASE WHEN p.is_trusted AND NOT excluded.is_trusted THEN p.client ELSE excluded.client END,
+            is_trusted = p.is_trusted OR excluded.is_trusted
+        RETURNING p.key, p.shard, p.id
+    ), told AS (
+        INSERT INTO hub.feed (kind, node, shard, subject)
+        SELECT 8, put_pings_1.node, p.shard, p.id FROM put p ORDER BY p.id
+    )
+    SELECT array_agg(p.id ORDER BY e.n) INTO answers FROM unnest(keys) WITH ORDINALITY AS e(key, n) JOIN put p ON p.key = e.key;
+    RETURN answers;
 END
 $$;
 
-CREATE OR REPLACE FUNCTION hub.remove_ping_1(line bigint, generation bigint, of_key bytea, of_ping bigint) RETURNS void
+-- Forgets pings of different topics, unless newer ones are in their place.
+CREATE OR REPLACE FUNCTION hub.remove_pings_1(line bigint, generation bigint, node bigint, keys bytea[], ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hub.fence_1(line, generation);
-    PERFORM hub.lock_1(of_key);
-    DELETE FROM hub.ping p WHERE p.key = of_key AND p.id = of_ping;
+    PERFORM hub.lock_all_1(keys);
+    DELETE FROM hub.ping p USING unnest(keys, ids) AS e(key, id) WHERE p.key = e.key AND p.id = e.id;
+    RETURN ids;
 END
 $$;
 

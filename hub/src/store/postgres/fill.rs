@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::apart::{any_session, execute, refused};
 use super::documents;
+use super::requests::host_of;
 use super::rows::{Param, big, class_tag, exactly, micros, params, random_id, shard_number, topic_key};
 use super::schema;
 use super::secrets::Row as Secrets;
@@ -248,6 +249,7 @@ impl<'a> Filling<'a> {
                 shard_number(Shard::of(&callback, shards)),
                 pair.to_vec(),
                 client,
+                host_of(&callback),
                 topic.as_str().to_owned(),
                 callback.as_str().to_owned(),
                 subscribes,

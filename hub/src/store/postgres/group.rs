@@ -3,8 +3,8 @@
 //! Whoever gives one puts it into the queue of its kind, and then waits for its answer or for the connection, whichever comes first. Who gets the
 //! connection carries out what is in the queue by then, for all who have put it there.
 //!
-//! Commands of one kind are carried out in the order in which they were given, if they are about one pair; those of one statement are about different
-//! pairs, so it may treat all of them at once. Otherwise they may overtake each other, and nobody can tell: whoever relies on a command waits for
+//! Commands of one kind are carried out in the order in which they were given, if they are about one pair (those of pings: about one topic); those of
+//! one statement are about different pairs, so it may treat all of them at once. Otherwise they may overtake each other, and nobody can tell: whoever relies on a command waits for
 //! its answer, and by then it is committed. So a request is there before it is put in force, which takes its number. Two commands without answers
 //! are concurrent: they might have come to two hubs.
 
@@ -34,7 +34,7 @@ pub(super) trait Grouped: Sized + Send + Sync {
     /// Its function takes the line, its generation, the node, and an array for each column. The only row has an array of `answers`.
     const STATEMENT: &'static str;
 
-    /// The digest of the topic and callback that it is about.
+    /// The digest of the topic and callback that it is about, or of the topic alone.
     fn pair(&self) -> &[u8];
 
     /// The columns of these commands.

@@ -37,7 +37,8 @@ const SKEWED: i64 = 2_000;
 const BEAT: &str =
     "SELECT now, lsn, has_others, era, beats FROM hub.beat_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const MAKE_PARTS: &str = "SELECT hub.make_parts_1()";
-const HOUSEKEEP: &str = "SELECT hub.housekeep_1($1, $2)";
+const HOUSEKEEP: &str = "SELECT part, only_empty FROM hub.housekeep_2($1, $2)";
+const DROP_OVER: &str = "SELECT hub.drop_over_1($1, $2, $3, $4)";
 const LEAVE: &str = "SELECT hub.leave_1($1, $2, $3)";
 
 /// What has to be done next, and when.
@@ -176,7 +177,7 @@ impl Heartbeat {
         self.housekeep_at = Some(now + if made.is_ok() { HOUSEKEEP_EVERY } else { HOUSEKEEP_AGAIN });
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            if let Err(error) = shared.retention.write(HOUSEKEEP, &[], DROPPING).await {
+            if let Err(error) = drop_what_is_over(&shared).await {
                 tracing::warn!(%error, "the tables of days that are over were not dropped");
             }
         });
@@ -209,6 +210,16 @@ impl Heartbeat {
         }
         self.is_skewed = is_skewed;
     }
+}
+
+/// Drops the tables that are over, each by a command of its own: from a drop until its commit nobody writes or reads the whole.
+async fn drop_what_is_over(shared: &Shared) -> Result<()> {
+    for row in shared.retention.write(HOUSEKEEP, &[], DROPPING).await? {
+        let fields = Fields::of("tables", &row);
+        let (part, only_empty) = (fields.text("part")?, fields.flag("only_empty")?);
+        shared.retention.write(DROP_OVER, &[&part, &only_empty], DROPPING).await?;
+    }
+    Ok(())
 }
 
 /// What people call this computer.

@@ -230,8 +230,9 @@ BEGIN
 END
 $$;
 
--- Makes the tables that will be needed, and drops what is over and nobody needs any more.
-CREATE OR REPLACE FUNCTION hub.housekeep_1(line bigint, generation bigint) RETURNS void
+-- Makes the tables that will be needed, and forgets who has been gone for long. Returns which tables are over, those of the feed first, since it is
+-- not looked whether they are empty.
+CREATE OR REPLACE FUNCTION hub.housekeep_2(line bigint, generation bigint) RETURNS TABLE (part text, only_empty boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
@@ -239,20 +240,34 @@ DECLARE
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.make_parts_1();
-    PERFORM hub.drop_part_1(i.inhrelid::regclass, false)
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'hub.feed'::regclass
-        AND c.relname < 'feed_' || to_char((hour - interval '2 hours') AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
-    -- Yesterday's is left alone: a statement that began before midnight may still write into it.
-    PERFORM hub.drop_part_1(i.inhrelid::regclass, true)
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'hub.notification'::regclass
-        AND c.relname < 'notification_' || to_char(today - 1, 'YYYYMMDD');
     DELETE FROM hub.node n WHERE n.alive_until < clock_timestamp() - interval '1 day';
     -- A hub that comes back after longer takes the database for restored.
     DELETE FROM hub.witness w WHERE w.seen_at < clock_timestamp() - interval '1 year';
     DELETE FROM hub.line l WHERE l.opened_at < clock_timestamp() - interval '1 day'
         AND NOT EXISTS (SELECT FROM hub.node n WHERE n.id = l.node);
+    RETURN QUERY
+    SELECT format('hub.%I', c.relname), false FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'hub.feed'::regclass
+        AND c.relname < 'feed_' || to_char((hour - interval '2 hours') AT TIME ZONE 'UTC', 'YYYYMMDD_HH24');
+    -- Yesterday's is left alone: a statement that began before midnight may still write into it.
+    RETURN QUERY
+    SELECT format('hub.%I', c.relname), true FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'hub.notification'::regclass
+        AND c.relname < 'notification_' || to_char(today - 1, 'YYYYMMDD');
+END
+$$;
+
+-- Drops a table that is over; to be called by a statement of its own. Whoever drops one keeps everybody from the whole until the transaction ends,
+-- and to look whether a log is empty may take long. Of several hubs one does it.
+CREATE OR REPLACE FUNCTION hub.drop_over_1(line bigint, generation bigint, part text, only_empty boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM hub.fence_1(line, generation);
+    IF NOT pg_try_advisory_xact_lock(1752523264, 4) THEN
+        RETURN;
+    END IF;
+    -- It may be gone by now.
+    PERFORM hub.drop_part_1(to_regclass(part), only_empty) WHERE to_regclass(part) IS NOT NULL;
 END
 $$;
 

@@ -5,19 +5,20 @@ use resync_core::datetime::DateTime;
 use tokio::sync::mpsc;
 
 use super::PostgresStore;
-use super::rows::{Fields, at_most, big, params, shard_number, shard_numbers, the_only};
+use super::rows::{Fields, at_most, big, micros, params, random_id, shard_number, shard_numbers, the_only};
 use crate::store::{
-    Command, Epoch, Offset, Order, OrderEvent, OrderId, Orders, Result, Shard, SubscriptionId, Target,
-    TopicId,
+    Command, Epoch, Offset, Order, OrderEvent, OrderId, Orders, Result, Shard, StoreError, SubscriptionId,
+    Target, TopicId,
 };
 
 /// Orders that there are at once: hubs withdraw theirs after some seconds.
 const MOST: i64 = 10_000;
 
-const GIVE: &str = "SELECT hub.order_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS id";
-const WAITS: &str = "SELECT EXISTS (SELECT FROM hub.act_shard s WHERE s.shard = $1 AND NOT s.taken) AS waits";
+const GIVE: &str = "SELECT hub.order_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) AS id";
+const WAITS: &str =
+    "SELECT EXISTS (SELECT FROM hub.act_shard s WHERE s.shard = $1 AND s.taken_by IS NULL) AS waits";
 const TAKE: &str = "
-SELECT id, kind, topic, subscription, place, host FROM hub.take_orders_1($1, $2, $3, $4)";
+SELECT id, kind, topic, subscription, place, host FROM hub.take_orders_2($1, $2, $3, $4, $5)";
 const ANSWER: &str = "SELECT hub.answer_order_1($1, $2, $3, $4, $5, $6)";
 const ANSWERS: &str = "
 SELECT s.shard, s.subscriptions FROM hub.act_shard s WHERE s.act = $1 AND s.subscriptions IS NOT NULL ORDER BY s.shard";
@@ -39,10 +40,13 @@ impl Orders for PostgresStore {
 
     async fn order(&self, to: &[Shard], order: Order, until: DateTime) -> Result<OrderId> {
         let Kept { kind, topic, subscription, place, host } = Kept::of(order);
+        // Its time begins when the database has it: it may wait behind hundreds of commands here.
+        let lasts =
+            until.to_system_time().duration_since(self.shared.clock.system_time()).unwrap_or_default();
         let parameters = params![
             self.shared.node,
             shard_numbers(to),
-            until.to_system_time(),
+            micros(lasts),
             kind,
             topic.map(|topic| big(topic.0)),
             subscription.map(|id| big(id.0)),
@@ -61,10 +65,12 @@ impl Orders for PostgresStore {
         if !Fields::of("orders", the_only(&rows)?).flag("waits")? {
             return Ok(Vec::new());
         }
-        self.command(TAKE, params![shard_number(shard), big(epoch.0)], |rows| {
-            rows.iter().map(|row| order_of(Fields::of("orders", row))).collect()
-        })
-        .await
+        let taker = random_id();
+        match self.take(shard, epoch, taker).await {
+            // What it may have taken nobody else takes; the same taker gets it once more.
+            Err(StoreError::Unknown(_)) => self.take(shard, epoch, taker).await,
+            taken => taken,
+        }
     }
 
     async fn answer_order(&self, order: OrderId, shard: Shard, subscriptions: usize) -> Result<()> {
@@ -90,6 +96,15 @@ impl Orders for PostgresStore {
     async fn owned_until(&self, of: &[Shard]) -> Result<Vec<Option<DateTime>>> {
         let rows = self.read(OWNED, params![shard_numbers(of)]).await?;
         rows.iter().map(|row| Fields::of("shards", row).maybe_moment("alive_until")).collect()
+    }
+}
+
+impl PostgresStore {
+    async fn take(&self, shard: Shard, epoch: Epoch, taker: i64) -> Result<Vec<(OrderId, Order)>> {
+        self.command(TAKE, params![shard_number(shard), big(epoch.0), taker], |rows| {
+            rows.iter().map(|row| order_of(Fields::of("orders", row))).collect()
+        })
+        .await
     }
 }
 

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use resync_core::websub::VerifyToken;
+use resync_core::websub::{CallbackUrl, VerifyToken};
 
 use super::PostgresStore;
 use super::group::{Grouped, columns};
-use super::rows::{Fields, Param, big, params, shard_number, shard_numbers, whole};
+use super::rows::{Fields, Param, at_most, big, params, shard_number, shard_numbers, whole};
 use super::secrets::Row as Secrets;
 use crate::store::encoding::key::pair;
 use crate::store::{
     Denial, DenialId, DenialScope, Intent, Keyring, NewDenial, NewRequest, PendingRequest, RequestId,
     Requests, Result, Shard, StoreError, SubscriptionId, SubscriptionKey, TopicId, WaitingDenial,
+    WaitingLimits,
 };
 
 const REMOVE_REQUEST: &str = "SELECT hub.remove_request_1($1, $2, $3, $4)";
@@ -49,11 +50,15 @@ const DENIAL: &str = denials!("d.pair = $1");
 const DENIALS: &str = denials!("d.shard = ANY ($1) ORDER BY d.id");
 const DENIED: &str = "SELECT d.shard, d.id, d.pair FROM hub.denial d WHERE d.shard = ANY ($1) ORDER BY d.id";
 
-/// A request that is to be remembered. The answer is its number.
+/// For whoever wants to be refused nothing.
+const NO_LIMITS: WaitingLimits = WaitingLimits { total: usize::MAX, host: usize::MAX, client: None };
+
+/// A request that is to be remembered. The answer is its number, or nothing where more wait than its limits allow.
 pub(super) struct PutRequest {
     pair: Vec<u8>,
     shard: i16,
     client: Option<IpAddr>,
+    host: String,
     topic: String,
     callback: String,
     subscribes: bool,
@@ -61,11 +66,13 @@ pub(super) struct PutRequest {
     secret: Option<Vec<u8>>,
     verify_token: Option<Vec<u8>>,
     received_at: SystemTime,
+    most_of_client: Option<i64>,
+    most_at_host: i64,
+    most_in_all: i64,
 }
 
 impl Grouped for PutRequest {
-    const STATEMENT: &'static str =
-        "SELECT hub.put_requests_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS answers";
+    const STATEMENT: &'static str = "SELECT hub.put_requests_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS answers";
 
     fn pair(&self) -> &[u8] {
         &self.pair
@@ -74,7 +81,8 @@ impl Grouped for PutRequest {
     fn columns(commands: &[Self]) -> Vec<Param> {
         columns!(
             commands;
-            pair, shard, client, topic, callback, subscribes, lease, secret, verify_token, received_at,
+            pair, shard, client, host, topic, callback, subscribes, lease, secret, verify_token, received_at,
+            most_of_client, most_at_host, most_in_all,
         )
     }
 }
@@ -82,6 +90,15 @@ impl Grouped for PutRequest {
 #[async_trait]
 impl Requests for PostgresStore {
     async fn put_request(&self, request: NewRequest) -> Result<PendingRequest> {
+        let put = self.put_request_within(request, NO_LIMITS).await?;
+        put.ok_or_else(|| StoreError::Read("a request was given no number".to_owned()))
+    }
+
+    async fn put_request_within(
+        &self,
+        request: NewRequest,
+        limits: WaitingLimits,
+    ) -> Result<Option<PendingRequest>> {
         let NewRequest { topic, callback, intent, verify_token, received_at, client } = request;
         let pair = pair(&topic, &callback);
         let shard = Shard::of(&callback, self.shards);
@@ -95,6 +112,7 @@ impl Requests for PostgresStore {
             pair: pair.to_vec(),
             shard: shard_number(shard),
             client,
+            host: host_of(&callback),
             topic: topic.as_str().to_owned(),
             callback: callback.as_str().to_owned(),
             subscribes,
@@ -103,15 +121,19 @@ impl Requests for PostgresStore {
             secret,
             verify_token: verify_token.as_ref().map(|token| token.as_str().as_bytes().to_vec()),
             received_at: received_at.to_system_time(),
+            most_of_client: client.and(limits.client).map(at_most),
+            most_at_host: at_most(limits.host),
+            most_in_all: at_most(limits.total),
         };
         let shared = Arc::clone(&self.shared);
         let put = async move {
             let given = shared.grouped(&shared.requests, command).await;
             drop(sealing);
-            given?.ok_or_else(|| StoreError::Read("a request was given no number".to_owned()))
+            given
         };
-        let id = RequestId(whole(self.see_through(put).await?));
-        Ok(PendingRequest { id, topic, callback, intent, verify_token, received_at, client })
+        let Some(id) = self.see_through(put).await? else { return Ok(None) };
+        let id = RequestId(whole(id));
+        Ok(Some(PendingRequest { id, topic, callback, intent, verify_token, received_at, client }))
     }
 
     async fn request(&self, id: RequestId) -> Result<Option<PendingRequest>> {
@@ -198,6 +220,11 @@ impl Requests for PostgresStore {
         let rows = self.read(DENIALS, params![shard_numbers(of)]).await?;
         rows.iter().map(|row| self::denial(Fields::of("denials", row))).collect()
     }
+}
+
+/// The host of a callback, by which what waits is counted.
+pub(super) fn host_of(callback: &CallbackUrl) -> String {
+    callback.url().host_str().unwrap_or_default().to_owned()
 }
 
 /// What a row of `requests!` holds.

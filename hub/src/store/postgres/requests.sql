@@ -15,33 +15,68 @@ BEGIN
 END
 $$;
 
--- Remembers requests of different pairs, each in place of an older one of the same client for the same pair (D-17). Answers their numbers.
-CREATE OR REPLACE FUNCTION hub.put_requests_1(
-    line bigint, generation bigint, node bigint, pairs bytea[], of_shards smallint[], clients inet[], topic_urls text[], callback_urls text[],
-    are_subscribe boolean[], leases bigint[], secrets bytea[], tokens bytea[], came_in timestamptz[]
+-- Remembers requests of different pairs, each in place of an older one of the same client for the same pair (D-17). Answers their numbers, and NULL
+-- for each that would be one more than may wait (`most_…`, for each its own) of its client, for its host or in all. One that replaces another makes
+-- it no more. Those before it in the statement count, whether they are taken or not, and those that another hub is just putting do not.
+CREATE OR REPLACE FUNCTION hub.put_requests_2(
+    line bigint, generation bigint, node bigint, pairs bytea[], of_shards smallint[], clients inet[], hosts text[], topic_urls text[],
+    callback_urls text[], are_subscribe boolean[], leases bigint[], secrets bytea[], tokens bytea[], came_in timestamptz[],
+    most_of_client bigint[], most_at_host bigint[], most_in_all bigint[]
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
+    taken bigint[];
     answers bigint[];
 BEGIN
     PERFORM hub.fence_1(line, generation);
     PERFORM hub.lock_all_1(pairs);
-    DELETE FROM hub.request r USING unnest(pairs, clients) AS e(pair, client)
-    WHERE r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client;
+    WITH asked AS (
+        SELECT e.*, EXISTS (
+            SELECT FROM hub.request r WHERE r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client
+        ) AS replaces
+        FROM unnest(pairs, clients, hosts, most_of_client, most_at_host, most_in_all)
+            WITH ORDINALITY AS e(pair, client, host, of_client, at_host, in_all, n)
+    ), more AS (
+        SELECT a.*, row_number() OVER (PARTITION BY a.client ORDER BY a.n) AS nth_of_client,
+            row_number() OVER (PARTITION BY a.host ORDER BY a.n) AS nth_at_host, row_number() OVER (ORDER BY a.n) AS nth
+        FROM asked a WHERE NOT a.replaces
+    ), of_clients AS (
+        SELECT c.client,
+            (SELECT count(*) FROM (SELECT 1 FROM hub.request r WHERE r.client = c.client LIMIT coalesce(c.most, 0)) w) AS waiting
+        FROM (SELECT m.client, max(m.of_client) AS most FROM more m GROUP BY m.client) c
+    ), at_hosts AS (
+        SELECT h.host,
+            (SELECT count(*) FROM (SELECT 1 FROM hub.request r WHERE r.host = h.host LIMIT coalesce(h.most, 0)) w) AS waiting
+        FROM (SELECT m.host, max(m.at_host) AS most FROM more m GROUP BY m.host) h
+    ), together AS (
+        SELECT count(*) AS waiting
+        FROM (SELECT 1 FROM hub.request r LIMIT coalesce((SELECT max(m.in_all) FROM more m), 0)) w
+    )
+    SELECT array_agg(a.n) INTO taken
+    FROM asked a LEFT JOIN more m ON m.n = a.n LEFT JOIN of_clients c ON c.client = a.client LEFT JOIN at_hosts h ON h.host = a.host
+        CROSS JOIN together t
+    WHERE a.replaces OR (
+        (a.of_client IS NULL OR coalesce(c.waiting, 0) + m.nth_of_client <= a.of_client)
+        AND h.waiting + m.nth_at_host <= a.at_host AND t.waiting + m.nth <= a.in_all
+    );
+    DELETE FROM hub.request r USING unnest(pairs, clients) WITH ORDINALITY AS e(pair, client, n)
+    WHERE e.n = ANY (taken) AND r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client;
     WITH new AS (
         INSERT INTO hub.request AS r (
-            id, shard, pair, client, topic, callback, subscribes, lease, secret, verify_token, received_at
+            id, shard, pair, client, host, topic, callback, subscribes, lease, secret, verify_token, received_at
         )
-        SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], topic_urls[e.n], callback_urls[e.n], are_subscribe[e.n],
-            leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
+        SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], hosts[e.n], topic_urls[e.n], callback_urls[e.n],
+            are_subscribe[e.n], leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
         FROM unnest(pairs) WITH ORDINALITY AS e(pair, n)
+        WHERE e.n = ANY (taken)
         ORDER BY e.n
         RETURNING r.id, r.shard, r.pair
     ), told AS (
         INSERT INTO hub.feed (kind, node, shard, subject)
-        SELECT 6, put_requests_1.node, n.shard, n.id FROM new n ORDER BY n.id
+        SELECT 6, put_requests_2.node, n.shard, n.id FROM new n ORDER BY n.id
     )
-    SELECT array_agg(n.id ORDER BY e.n) INTO answers FROM unnest(pairs) WITH ORDINALITY AS e(pair, n) JOIN new n ON n.pair = e.pair;
+    SELECT array_agg(n.id ORDER BY e.n) INTO answers
+    FROM unnest(pairs) WITH ORDINALITY AS e(pair, n) LEFT JOIN new n ON n.pair = e.pair;
     RETURN answers;
 END
 $$;

@@ -277,6 +277,8 @@ CREATE TABLE hub.request (
     shard smallint NOT NULL,
     pair bytea NOT NULL,
     client inet,
+    -- Of the callback.
+    host text NOT NULL,
     topic text NOT NULL,
     callback text NOT NULL,
     subscribes boolean NOT NULL,
@@ -289,6 +291,8 @@ CREATE TABLE hub.request (
 
 CREATE INDEX request_pair ON hub.request (pair);
 CREATE INDEX request_shard ON hub.request (shard, id);
+CREATE INDEX request_client ON hub.request (client);
+CREATE INDEX request_host ON hub.request (host);
 
 -- Denials of which callbacks have to be informed.
 CREATE TABLE hub.denial (
@@ -338,16 +342,16 @@ CREATE TABLE hub.act (
     host bytea
 );
 
--- Each of the shards that an order is for: whether its owner has taken it, and how many subscriptions it was about there.
+-- Each of the shards that an order is for: by which call its owner has taken it, if it has, and how many subscriptions it was about there.
 CREATE TABLE hub.act_shard (
     act bigint NOT NULL,
     shard smallint NOT NULL,
-    taken boolean NOT NULL DEFAULT false,
+    taken_by bigint,
     subscriptions bigint,
     PRIMARY KEY (act, shard)
 );
 
-CREATE INDEX act_waiting ON hub.act_shard (shard, act) WHERE NOT taken;
+CREATE INDEX act_taken ON hub.act_shard (shard, taken_by);
 
 -- Small documents that all hubs share.
 CREATE TABLE hub.document (

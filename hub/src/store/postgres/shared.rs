@@ -11,6 +11,7 @@ use tokio_postgres::types::ToSql;
 
 use super::documents::Documents;
 use super::events::{Events, Happened};
+use super::fetches::{PutPing, RemovePing};
 use super::group::{self, Answer, Asker, Group, Grouped};
 use super::hints::Hints;
 use super::keys::Keys;
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     commands: Mutex<Line>,
     pub(super) requests: Group<PutRequest>,
     pub(super) activations: Group<Activate>,
+    pub(super) pings: Group<PutPing>,
+    pub(super) ended_pings: Group<RemovePing>,
     /// Progress of shards; that of one shard always through the same, in the order in which it is saved.
     savers: [Mutex<Line>; SAVERS],
     pub(super) retention: Line,
@@ -97,6 +100,8 @@ impl Shared {
             commands: Mutex::new(line()),
             requests: Group::new(),
             activations: Group::new(),
+            pings: Group::new(),
+            ended_pings: Group::new(),
             savers: std::array::from_fn(|_| Mutex::new(line())),
             retention: line(),
             heartbeat: line(),

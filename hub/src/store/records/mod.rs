@@ -29,7 +29,7 @@ pub use self::orders::{Accepted, Command, Order, OrderEvent, OrderId, Target};
 pub use self::subscriptions::{
     Activation, Additions, CachePolicy, ClientUsage, Denial, DenialId, DenialScope, Ended, Intent, NewDenial,
     NewRequest, PendingRequest, ReadAhead, Recipient, RequestId, Search, SearchResult, Subscription,
-    SubscriptionCounts, SubscriptionSummary, WaitingDenial,
+    SubscriptionCounts, SubscriptionSummary, WaitingDenial, WaitingLimits,
 };
 
 /// By what a subscription is found: SHA-256 of its topic and its callback in their normal forms (D-01), each behind its length

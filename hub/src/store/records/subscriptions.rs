@@ -46,6 +46,17 @@ pub struct NewRequest {
     pub client: Option<IpAddr>,
 }
 
+/// How many requests may wait in a store that several hubs share, before one more is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitingLimits {
+    /// In all.
+    pub total: usize,
+    /// For callbacks at the same host.
+    pub host: usize,
+    /// Of the same client; `None`: as many as may in all.
+    pub client: Option<usize>,
+}
+
 /// A request that was acknowledged and waits for verification of intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRequest {

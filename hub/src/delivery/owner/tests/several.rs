@@ -1,7 +1,10 @@
 //! Several hubs over one database.
 
+use resync_core::datetime::DateTime;
+use resync_harness::eventually;
+
 use super::*;
-use crate::store::SharedDatabase;
+use crate::store::{Order, SharedDatabase};
 
 /// A hub that owns its share.
 async fn hub(database: &SharedDatabase, name: &str) -> (Arc<dyn Store>, Delivery) {
@@ -72,6 +75,26 @@ async fn hubs_that_stop_at_once_leave_all_shards_to_the_next() {
     let (store, next) = hub(&database, "third").await;
     until(|| next.owner().0.workers.owned().len() == usize::from(store.shards())).await;
     next.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_cannot_be_answered_keeps_no_other_from_being_carried_out() {
+    let Some(database) = SharedDatabase::new() else { return };
+    let store = database.hub("owning").await;
+    let delivery = workers(&store).await;
+    let (shard, skip) = (Shard(3), || Order::Execute(Command::Skip(SubscriptionId(9))));
+    let until = DateTime::from_system_time(store.now().to_system_time() + Duration::from_secs(3_600));
+    let first = store.order(&[shard], skip(), until).await.unwrap();
+    let second = store.order(&[shard], skip(), until).await.unwrap();
+    let refusal = format!("CHECK (subscriptions IS NULL OR act <> {})", first.0);
+    database.sql(&format!("ALTER TABLE hub.act_shard ADD {refusal}"));
+    delivery.owner().take(shard).await.unwrap();
+    eventually("the second one is answered", async || {
+        store.answers_to(second).await.unwrap() == [(shard, 0)]
+    })
+    .await;
+    assert_eq!(store.answers_to(first).await.unwrap(), []);
+    delivery.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
