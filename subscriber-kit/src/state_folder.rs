@@ -22,7 +22,7 @@ pub(crate) const COPY_LOCK_NAME: &str = "copy.lock";
 const MARK_NAME: &str = ".resync-destination-state";
 
 /// How the name of a file begins that is not complete. As with the mark, no Source can name it.
-pub(crate) const UNFINISHED: &str = ".resync-destination-unfinished-";
+pub(crate) const UNFINISHED_FILE: &str = ".resync-destination-unfinished-";
 
 /// Takes a lock of a state folder; `None` while another process has it.
 pub(crate) fn lock(path: &Path) -> io::Result<Option<FileLock>> {

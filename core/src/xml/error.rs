@@ -292,7 +292,9 @@ impl Limit {
             Self::Attributes => "give the element fewer attributes",
             Self::Text | Self::Namespace => "shorten it",
             Self::Bindings => "declare fewer namespaces, each once",
-            Self::Foreign => "give fewer or shorter attributes of other namespaces, and a link fewer relations",
+            Self::Foreign => {
+                "give fewer or shorter attributes of other namespaces, and a link fewer relations"
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use resync_common::locks::lock;
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use self::queues::Peer;
 use self::queues::{EntryId, Grant, NONE, Notify, Queues};
+pub(crate) use self::queues::{FEW, KEPT_ONE_IN, Peer};
 
 /// How many requests may be under way at once.
 #[derive(Clone, Copy, Debug)]

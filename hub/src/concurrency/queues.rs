@@ -18,9 +18,9 @@ use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, site};
 /// For how long a peer counts as slow after a timeout.
 const SLOW_FOR: Duration = Duration::from_secs(600);
 /// One in so many places to wait is kept for clients with few entries, so that a few clients cannot keep out all others.
-const KEPT_ONE_IN: usize = 10;
+pub(crate) const KEPT_ONE_IN: usize = 10;
 /// Entries of one client that are few.
-pub(super) const FEW: usize = 20;
+pub(crate) const FEW: usize = 20;
 /// Slow peers that are remembered, a hash and a time each. Beyond that, the one that was slow longest ago is forgotten.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(20_000).expect("twenty thousand is not zero");
 

@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 
 use super::client_limit::{ClientPermit, Readers};
 use super::endpoint_state::EndpointState;
-use super::reply::{later, refuse, unavailable};
+use super::reply::{later, refuse, too_many, unavailable};
 use crate::store::{Notification, Offset};
 use crate::topics::{CatchUpError, Page, Reservation};
 
@@ -92,7 +92,7 @@ pub(super) async fn read(
     RawQuery(raw): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let client = state.client(peer, &headers)?;
+    let client = state.client(peer, &headers).map_err(too_many)?;
     let raw = raw.unwrap_or_default();
     let query = CatchUpQuery::parse(&raw).map_err(|why| refuse(StatusCode::BAD_REQUEST, why))?;
     let Ok(permit) = state.readers.take(client) else {

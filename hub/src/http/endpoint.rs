@@ -70,7 +70,7 @@ async fn post(
             "this hub is about to stop and accepts nothing new: send the same request again in a moment";
         return Err(later(StatusCode::SERVICE_UNAVAILABLE, DRAIN_RETRY, why));
     };
-    let client = state.client(peer, request.headers())?;
+    let client = state.client(peer, request.headers()).map_err(too_many)?;
     let (head, body) = request.into_parts();
     let form = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_form);
     if !form {
@@ -140,7 +140,7 @@ async fn notification_status(
     Query(TicketQuery { ticket }): Query<TicketQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let client = state.client(peer, &headers)?;
+    let client = state.client(peer, &headers).map_err(too_many)?;
     let statuses = &state.publish.statuses;
     match id.parse() {
         Ok(id) if statuses.admits(&ticket, id) => Ok(statuses.show(client, id).await),

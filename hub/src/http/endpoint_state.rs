@@ -4,16 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::response::Response;
 use http::HeaderMap;
 use url::Url;
 
 use super::client::TrustedProxies;
 use super::client_limit::Readers;
 use super::form_turns::FormTurns;
-use super::limits::Limits;
+use super::limits::{Limits, TooMany};
 use super::publish::PublishState;
-use super::reply::too_many;
 use crate::admin::Drain;
 use crate::subscriptions::Requests;
 use crate::topics::CatchUp;
@@ -49,9 +47,9 @@ impl EndpointState {
     /// Who sends a request, within the rate limit of its address.
     ///
     /// # Errors
-    /// The answer to a request beyond it.
-    pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<IpAddr, Response> {
+    /// [`TooMany`] beyond it.
+    pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Result<IpAddr, TooMany> {
         let client = self.proxies.client(peer.ip(), headers);
-        self.limits.client(client, Instant::now()).map(|()| client).map_err(too_many)
+        self.limits.client(client, Instant::now()).map(|()| client)
     }
 }

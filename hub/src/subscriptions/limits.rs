@@ -1,6 +1,6 @@
 //! How many callbacks are asked at once, so that one slow host holds up nobody else (B-33), and how many requests may wait for that.
 
-use crate::concurrency::{Client, ClientClass, ConcurrencyLimits, Limit, Limiter, SlowLimit};
+use crate::concurrency::{Client, ConcurrencyLimits, FEW, KEPT_ONE_IN, Limit, Limiter, SlowLimit};
 use crate::rate_limiter::{CLIENTS_OF_ONE_SITE, site};
 use crate::store::WaitingLimits;
 
@@ -46,13 +46,17 @@ pub(super) fn waiting(by_client: bool) -> Limiter {
 /// What may wait at all hubs together, before one more request of this client is refused. The store knows an IPv6 client by its site.
 pub(super) fn waiting_in_store(waiting: &Limiter, client: Client) -> WaitingLimits {
     let ConcurrencyLimits { total, peer, client: of_one, .. } = waiting.limits();
-    let most = |limit: Limit| match client.class {
-        ClientClass::Trusted => limit.total,
-        ClientClass::Stranger => limit.strangers,
-    };
+    let is_trusted = client.is_trusted();
+    let most = |limit: Limit| if is_trusted { limit.total } else { limit.strangers };
     let networks = if client.network.and_then(site).is_some() { CLIENTS_OF_ONE_SITE } else { 1 };
-    let of_client = of_one.map(|limit| most(limit) * networks);
-    WaitingLimits { total: most(total), host: most(peer), client: of_client }
+    WaitingLimits {
+        is_trusted,
+        total: most(total),
+        kept: most(total) / KEPT_ONE_IN,
+        few: FEW * networks,
+        host: most(peer),
+        client: of_one.map(|limit| most(limit) * networks),
+    }
 }
 
 /// These permits are not for requests, so no peer is slow.

@@ -244,8 +244,8 @@ mod tests {
         let Some(database) = store::SharedDatabase::new() else { return };
         let requests = over(database.hub("accepting").await);
         database.sql(
-            "INSERT INTO hub.request (id, shard, pair, client, host, topic, callback, subscribes, received_at) \
-            SELECT -n, 0, convert_to(n::text, 'UTF8'), inet '192.0.2.1', 'd.example', '', '', false, now() FROM generate_series(1, 1000) n",
+            "INSERT INTO hub.request (id, shard, pair, client, is_trusted, host, topic, callback, subscribes, received_at) \
+            SELECT -n, 0, convert_to(n::text, 'UTF8'), inet '192.0.2.1', false, 'd.example', '', '', false, now() FROM generate_series(1, 1000) n",
         );
         let ask = async |last: u8| {
             let who = Requester { client: Some([192, 0, 2, last].into()), in_force: false, confirmed: false };

@@ -15,7 +15,7 @@ use resync_common::words::counted;
 use resync_core::datetime::{DateTime, DateTimeError};
 use resync_subscriber_kit::fetch::{AddressPolicy, ClientOptions, Credentials};
 use resync_subscriber_kit::receive::{CallbackOptions, Hook, ServiceOptions};
-use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions, overlap};
+use resync_subscriber_kit::sync::{Authority, BaselineFrom, ChangesFrom, Filter, SyncOptions, overlapping};
 use url::Url;
 
 use super::help::HELP;
@@ -327,18 +327,12 @@ impl Listen {
 
 /// Refuses copies of which one would be within another, or the same.
 fn check_apart(directories: &[PathBuf]) -> Result<(), String> {
-    for (number, one) in directories.iter().enumerate() {
-        // One that cannot be looked at fails by itself.
-        let others = &directories[..number];
-        if let Some(other) = others.iter().find(|other| overlap(one, other).unwrap_or(false)) {
-            return Err(format!(
-                "--into {} and --into {} overlap; give each copy a directory apart from the others",
-                other.display(),
-                one.display()
-            ));
-        }
-    }
-    Ok(())
+    let Some((one, other)) = overlapping(directories) else { return Ok(()) };
+    Err(format!(
+        "--into {} and --into {} overlap; give each copy a directory apart from the others",
+        one.display(),
+        other.display()
+    ))
 }
 
 impl Subscribe {

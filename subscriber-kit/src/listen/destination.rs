@@ -185,6 +185,7 @@ mod tests {
     use resync_core::datetime::DateTime;
 
     use super::*;
+    use crate::listen::listen_all;
 
     #[tokio::test]
     async fn options_of_one_run_keep_no_copy_in_step() {
@@ -206,5 +207,20 @@ mod tests {
             assert!(refused.is_configuration() && !copy.exists());
         }
         assert!(open(SyncOptions::default()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn copies_of_which_one_is_within_another_are_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let copies = ["a", "b", "a/inner"]
+            .map(|name| ListenOptions::new("http://source.example/", folder.path().join(name)));
+        let service = copies[0].service.clone();
+        let refused =
+            listen_all(copies.into(), &service, |_, _| (), std::future::ready(())).await.unwrap_err();
+        assert!(
+            refused.is_configuration() && matches!(refused, ListenError::Overlapping { .. }),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -27,7 +27,9 @@ use crate::fetch::Client;
 use crate::receive::{CallbackServer, Deliveries, ServiceOptions, StartError};
 use crate::state::{STATE_FOLDER, Subscriptions};
 use crate::subscribe::{SubscribeError, Subscriber};
-use crate::sync::{Folder, SyncError, SyncOptions, is_copy, refuse_foreign_folder, refuse_mixed_folders};
+use crate::sync::{
+    Folder, SyncError, SyncOptions, is_copy, overlapping, refuse_foreign_folder, refuse_mixed_folders,
+};
 pub use destination::{Destination, DestinationBuilder};
 pub use event::ListenEvent;
 use keeper::Keeper;
@@ -151,6 +153,14 @@ pub enum ListenError {
         /// Why.
         source: std::io::Error,
     },
+    /// Two copies would be one, or one within the other.
+    #[error("the copies in {} and {} overlap; give each a directory apart from the others", one.display(), other.display())]
+    Overlapping {
+        /// The directory of one.
+        one: PathBuf,
+        /// That of the other.
+        other: PathBuf,
+    },
     /// An option that makes sense for one run only.
     #[error("`{option}` is for one run, and a copy that is kept in step has many; give it to `synchronise`")]
     OneRun {
@@ -175,7 +185,7 @@ impl ListenError {
             Self::Subscribe(error) => matches!(error, SubscribeError::Callback { .. }),
             Self::Discover(error) => error.is_configuration(),
             Self::Copy(error) => error.is_configuration(),
-            Self::OneRun { .. } => true,
+            Self::OneRun { .. } | Self::Overlapping { .. } => true,
             _ => false,
         }
     }
@@ -209,6 +219,10 @@ pub async fn listen_all(
     mut events: impl FnMut(&Path, ListenEvent) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ListenError> {
+    let directories: Vec<_> = copies.iter().map(|copy| copy.into.clone()).collect();
+    if let Some((one, other)) = overlapping(&directories) {
+        return Err(ListenError::Overlapping { one: one.to_owned(), other: other.to_owned() });
+    }
     let client = Client::new(service.client.clone()).map_err(StartError::Client)?;
     let copies: Vec<_> = copies.into_iter().map(ListenOptions::adopting_once).collect();
     let sources: Vec<String> = copies.iter().map(|copy| copy.source.clone()).collect();

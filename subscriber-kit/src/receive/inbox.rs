@@ -175,12 +175,12 @@ impl Receipt {
 
 impl Drop for Receipt {
     fn drop(&mut self) {
-        if let Some(again) = self.again.take().filter(|_| !self.is_done && self.record.is_some()) {
-            let (content, again) = *again;
-            return self.hand_over_again(content, &again);
-        }
         // An open record in the journal still counts, since it is handed over again.
         let is_left = !self.is_done && self.record.is_some();
+        if is_left && let Some((content, again)) = self.again.take().map(|again| *again) {
+            self.hand_over_again(content, &again);
+            return;
+        }
         if !self.is_done {
             self.subscriptions.with_window(&self.subscription.0, |window| {
                 if let Some(slot) = self.slot {

@@ -375,8 +375,8 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::StateFile;
     use super::*;
+    use crate::state::StateFile;
     use resync_core::websub::verification::Challenge;
     use url::Url;
 

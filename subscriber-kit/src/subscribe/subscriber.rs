@@ -122,7 +122,7 @@ impl SubscriberOptions {
 }
 
 /// A lease that a hub granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     /// When it ends.
     pub(crate) until: DateTime,

@@ -17,11 +17,16 @@ pub(crate) fn refuse_mixed_folders(copy: &Path, versions: Option<&Path>) -> Resu
     Ok(())
 }
 
-/// Whether two directories are the same one, or one is within the other. They need not exist.
-///
-/// # Errors
-/// What the file system says.
-pub fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
+/// Two of these directories that are the same one, or of which one is within the other. They need not exist; one that cannot be looked at
+/// overlaps with no other.
+pub fn overlapping(directories: &[PathBuf]) -> Option<(&Path, &Path)> {
+    let mut pairs = directories.iter().enumerate().flat_map(|(number, one)| {
+        directories[..number].iter().map(move |earlier| (earlier.as_path(), one.as_path()))
+    });
+    pairs.find(|(one, other)| overlap(one, other).unwrap_or(false))
+}
+
+fn overlap(one: &Path, other: &Path) -> io::Result<bool> {
     let (one, other) = (settled(one)?, settled(other)?);
     Ok(one.starts_with(&other) || other.starts_with(&one))
 }

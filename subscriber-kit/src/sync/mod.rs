@@ -79,7 +79,7 @@ pub use choice::{Depth, synchronise};
 pub use error::{ChainEnd, SyncError};
 pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub use files::resource_error::ResourceError;
-pub use mixed_folders::overlap;
+pub use mixed_folders::overlapping;
 pub(crate) use mixed_folders::refuse_mixed_folders;
 pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;

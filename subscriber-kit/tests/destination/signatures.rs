@@ -70,6 +70,10 @@ async fn at_callback_with(folder: &Path, secret: &str) -> (std::net::SocketAddr,
 
     let (callback, mut deliveries) =
         Callback::new(&Subscriptions::open(folder).unwrap(), CallbackOptions::default());
-    tokio::spawn(async move { while deliveries.next().await.is_some() {} });
+    tokio::spawn(async move {
+        while let Some(delivery) = deliveries.next().await {
+            delivery.done().await.unwrap();
+        }
+    });
     (mount_in_hyper(callback).await, path)
 }

@@ -181,12 +181,12 @@ async fn tables_that_are_over_are_dropped_and_nobody_is_kept_from_the_feed_while
     ));
     assert_eq!(found.concat(), [OVER[0], OVER[1], "0"].map(|told| Some(told.to_owned())));
     for (part, only_empty) in OVER.into_iter().zip([false, true]) {
-        let drop = format!(
+        let drop_it = format!(
             "SELECT hub.drop_over_1(l.id, l.generation, '{part}', {only_empty}) FROM {line}; \
             SELECT to_regclass('{part}')::text"
         );
         // Where somebody reads the whole for long it is left for the next time.
-        eventually("it is dropped", async || place.sql(&drop).last().is_some_and(|row| row[0].is_none()))
+        eventually("it is dropped", async || place.sql(&drop_it).last().is_some_and(|row| row[0].is_none()))
             .await;
     }
 }
@@ -294,7 +294,7 @@ async fn the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wai
             ); \
             PERFORM pg_sleep(0.01); \
         END LOOP; \
-        PERFORM pg_sleep(1); \
+        PERFORM pg_sleep(0.1); \
         END $$; COMMIT";
     let place = Arc::new(place);
     let store = place.open().await;

@@ -26,6 +26,7 @@ on_postgres!(
     what_was_asked_at_one_is_confirmed_at_the_other,
     what_waits_is_limited_for_both_together_and_what_replaces_another_is_not_more,
     of_many_requests_at_once_as_many_are_taken_as_may_wait,
+    strangers_are_counted_apart_from_trusted_clients_and_some_places_are_kept_for_clients_with_few,
     identities_grow_in_the_order_in_which_they_were_acknowledged_whoever_gave_them,
     identities_are_given_under_the_lock_of_the_topic,
     no_place_is_seen_without_its_body_and_no_identity_after_a_greater_one,
@@ -129,7 +130,7 @@ async fn what_was_asked_at_one_is_confirmed_at_the_other(place: Place) {
 
 async fn what_waits_is_limited_for_both_together_and_what_replaces_another_is_not_more(place: Place) {
     let stores = both(&place).await;
-    let limits = WaitingLimits { total: 6, host: 4, client: Some(3) };
+    let limits = WaitingLimits { total: 6, host: 4, client: Some(3), ..FOR_STRANGERS };
     let mut first = None;
     for (number, (client, to, is_taken)) in [
         (1, "http://a.example/1", true),
@@ -161,7 +162,7 @@ async fn what_waits_is_limited_for_both_together_and_what_replaces_another_is_no
 
 async fn of_many_requests_at_once_as_many_are_taken_as_may_wait(place: Place) {
     let store = place.open().await;
-    let limits = WaitingLimits { total: 100, host: 100, client: Some(3) };
+    let limits = WaitingLimits { client: Some(3), ..FOR_STRANGERS };
     let callbacks: Vec<_> = (0..20).map(|number| format!("http://d.example/{number}")).collect();
     let putting = callbacks.iter().map(|callback| store.put_request_within(of_client(1, callback), limits));
     let put: Vec<_> = join_all(putting).await.into_iter().filter_map(Result::unwrap).collect();
@@ -173,6 +174,39 @@ async fn of_many_requests_at_once_as_many_are_taken_as_may_wait(place: Place) {
     assert!(store.put_request_within(of_client(1, "http://d.example/more"), fewer).await.unwrap().is_none());
     assert_eq!(waiting(&*store).await.len(), 3, "who is refused loses nothing");
 }
+
+async fn strangers_are_counted_apart_from_trusted_clients_and_some_places_are_kept_for_clients_with_few(
+    place: Place,
+) {
+    let store = place.open().await;
+    let trusted = WaitingLimits { is_trusted: true, total: 9, ..FOR_STRANGERS };
+    let strangers = WaitingLimits { total: 5, kept: 2, few: 2, ..FOR_STRANGERS };
+    for (number, (client, limits, is_taken)) in [
+        (1, trusted, true),
+        (1, trusted, true),
+        (1, trusted, true),
+        (1, strangers, true),
+        (1, strangers, true),
+        (1, strangers, true),
+        (1, strangers, false),
+        (2, strangers, true),
+        (2, strangers, true),
+        (3, strangers, false),
+        (3, trusted, true),
+        (3, trusted, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = of_client(client, &format!("http://a.example/{number}"));
+        let put = store.put_request_within(request, limits).await.unwrap();
+        assert_eq!(put.is_some(), is_taken, "{number}");
+    }
+}
+
+/// Wide limits.
+const FOR_STRANGERS: WaitingLimits =
+    WaitingLimits { is_trusted: false, total: 100, kept: 0, few: 20, host: 100, client: Some(100) };
 
 /// A request of a client of this number.
 fn of_client(last: u8, callback: &str) -> NewRequest {

@@ -249,6 +249,8 @@ impl<'a> Filling<'a> {
                 shard_number(Shard::of(&callback, shards)),
                 pair.to_vec(),
                 client,
+                // It is not known any more.
+                false,
                 host_of(&callback),
                 topic.as_str().to_owned(),
                 callback.as_str().to_owned(),

@@ -3,10 +3,10 @@
 //! Whoever gives one puts it into the queue of its kind, and then waits for its answer or for the connection, whichever comes first. Who gets the
 //! connection carries out what is in the queue by then, for all who have put it there.
 //!
-//! Commands of one kind are carried out in the order in which they were given, if they are about one pair (those of pings: about one topic); those of
-//! one statement are about different pairs, so it may treat all of them at once. Otherwise they may overtake each other, and nobody can tell: whoever relies on a command waits for
-//! its answer, and by then it is committed. So a request is there before it is put in force, which takes its number. Two commands without answers
-//! are concurrent: they might have come to two hubs.
+//! Commands of one kind that are about one pair (those of pings: about one topic) are carried out in the order in which they were given; those
+//! of one statement are about different pairs, so it may treat all of them at once. Otherwise they may overtake each other, and nobody can tell:
+//! whoever relies on a command waits for its answer, and by then it is committed. So a request is there before it is put in force, which takes
+//! its number. Two commands without answers are concurrent: they might have come to two hubs.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;

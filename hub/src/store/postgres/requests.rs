@@ -51,7 +51,8 @@ const DENIALS: &str = denials!("d.shard = ANY ($1) ORDER BY d.id");
 const DENIED: &str = "SELECT d.shard, d.id, d.pair FROM hub.denial d WHERE d.shard = ANY ($1) ORDER BY d.id";
 
 /// For whoever wants to be refused nothing.
-const NO_LIMITS: WaitingLimits = WaitingLimits { total: usize::MAX, host: usize::MAX, client: None };
+const NO_LIMITS: WaitingLimits =
+    WaitingLimits { is_trusted: false, total: usize::MAX, kept: 0, few: 0, host: usize::MAX, client: None };
 
 /// A request that is to be remembered. The answer is its number, or nothing where more wait than its limits allow.
 pub(super) struct PutRequest {
@@ -66,13 +67,17 @@ pub(super) struct PutRequest {
     secret: Option<Vec<u8>>,
     verify_token: Option<Vec<u8>>,
     received_at: SystemTime,
+    is_trusted: bool,
     most_of_client: Option<i64>,
+    few_of_client: i64,
     most_at_host: i64,
     most_in_all: i64,
+    kept_in_all: i64,
 }
 
 impl Grouped for PutRequest {
-    const STATEMENT: &'static str = "SELECT hub.put_requests_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS answers";
+    const STATEMENT: &'static str = "SELECT hub.put_requests_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
+        $17, $18, $19, $20) AS answers";
 
     fn pair(&self) -> &[u8] {
         &self.pair
@@ -82,7 +87,7 @@ impl Grouped for PutRequest {
         columns!(
             commands;
             pair, shard, client, host, topic, callback, subscribes, lease, secret, verify_token, received_at,
-            most_of_client, most_at_host, most_in_all,
+            is_trusted, most_of_client, few_of_client, most_at_host, most_in_all, kept_in_all,
         )
     }
 }
@@ -121,9 +126,12 @@ impl Requests for PostgresStore {
             secret,
             verify_token: verify_token.as_ref().map(|token| token.as_str().as_bytes().to_vec()),
             received_at: received_at.to_system_time(),
+            is_trusted: limits.is_trusted,
             most_of_client: client.and(limits.client).map(at_most),
+            few_of_client: at_most(limits.few),
             most_at_host: at_most(limits.host),
             most_in_all: at_most(limits.total),
+            kept_in_all: at_most(limits.kept),
         };
         let shared = Arc::clone(&self.shared);
         let put = async move {

@@ -16,12 +16,13 @@ END
 $$;
 
 -- Remembers requests of different pairs, each in place of an older one of the same client for the same pair (D-17). Answers their numbers, and NULL
--- for each that would be one more than may wait (`most_…`, for each its own) of its client, for its host or in all. One that replaces another makes
--- it no more. Those before it in the statement count, whether they are taken or not, and those that another hub is just putting do not.
+-- for each that would be one more than may wait (`most_…`, for each its own) of its client, for its host or in all: of strangers where its client is
+-- one, else of everybody. Some places in all (`kept_in_all`) are kept for clients with few (`few_of_client`). One that replaces another makes it no
+-- more. Those before it in the statement count, whether they are taken or not, and those that another hub is just putting do not.
 CREATE OR REPLACE FUNCTION hub.put_requests_2(
     line bigint, generation bigint, node bigint, pairs bytea[], of_shards smallint[], clients inet[], hosts text[], topic_urls text[],
     callback_urls text[], are_subscribe boolean[], leases bigint[], secrets bytea[], tokens bytea[], came_in timestamptz[],
-    most_of_client bigint[], most_at_host bigint[], most_in_all bigint[]
+    are_trusted boolean[], most_of_client bigint[], few_of_client bigint[], most_at_host bigint[], most_in_all bigint[], kept_in_all bigint[]
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
@@ -34,39 +35,52 @@ BEGIN
         SELECT e.*, EXISTS (
             SELECT FROM hub.request r WHERE r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client
         ) AS replaces
-        FROM unnest(pairs, clients, hosts, most_of_client, most_at_host, most_in_all)
-            WITH ORDINALITY AS e(pair, client, host, of_client, at_host, in_all, n)
+        FROM unnest(pairs, clients, hosts, are_trusted, most_of_client, few_of_client, most_at_host, most_in_all, kept_in_all)
+            WITH ORDINALITY AS e(pair, client, host, is_trusted, of_client, few, at_host, in_all, kept, n)
     ), more AS (
-        SELECT a.*, row_number() OVER (PARTITION BY a.client ORDER BY a.n) AS nth_of_client,
-            row_number() OVER (PARTITION BY a.host ORDER BY a.n) AS nth_at_host, row_number() OVER (ORDER BY a.n) AS nth
+        SELECT a.*, row_number() OVER (PARTITION BY a.client, a.is_trusted ORDER BY a.n) AS nth_of_client,
+            row_number() OVER (PARTITION BY a.host, a.is_trusted ORDER BY a.n) AS nth_at_host,
+            row_number() OVER (PARTITION BY a.is_trusted ORDER BY a.n) AS nth
         FROM asked a WHERE NOT a.replaces
     ), of_clients AS (
-        SELECT c.client,
-            (SELECT count(*) FROM (SELECT 1 FROM hub.request r WHERE r.client = c.client LIMIT coalesce(c.most, 0)) w) AS waiting
-        FROM (SELECT m.client, max(m.of_client) AS most FROM more m GROUP BY m.client) c
+        SELECT c.client, c.is_trusted, (
+            SELECT count(*) FROM (
+                SELECT 1 FROM hub.request r WHERE r.client = c.client AND (c.is_trusted OR NOT r.is_trusted) LIMIT coalesce(c.most, 0)
+            ) w
+        ) AS waiting
+        FROM (SELECT m.client, m.is_trusted, max(m.of_client) AS most FROM more m GROUP BY m.client, m.is_trusted) c
     ), at_hosts AS (
-        SELECT h.host,
-            (SELECT count(*) FROM (SELECT 1 FROM hub.request r WHERE r.host = h.host LIMIT coalesce(h.most, 0)) w) AS waiting
-        FROM (SELECT m.host, max(m.at_host) AS most FROM more m GROUP BY m.host) h
+        SELECT h.host, h.is_trusted, (
+            SELECT count(*) FROM (
+                SELECT 1 FROM hub.request r WHERE r.host = h.host AND (h.is_trusted OR NOT r.is_trusted) LIMIT h.most
+            ) w
+        ) AS waiting
+        FROM (SELECT m.host, m.is_trusted, max(m.at_host) AS most FROM more m GROUP BY m.host, m.is_trusted) h
     ), together AS (
-        SELECT count(*) AS waiting
-        FROM (SELECT 1 FROM hub.request r LIMIT coalesce((SELECT max(m.in_all) FROM more m), 0)) w
+        SELECT t.is_trusted, (
+            SELECT count(*) FROM (SELECT 1 FROM hub.request r WHERE t.is_trusted OR NOT r.is_trusted LIMIT t.most) w
+        ) AS waiting
+        FROM (SELECT m.is_trusted, max(m.in_all) AS most FROM more m GROUP BY m.is_trusted) t
+    ), counted AS (
+        SELECT m.n, m.of_client, m.few, m.at_host, m.in_all, m.kept, coalesce(c.waiting, 0) + m.nth_of_client AS of_this,
+            h.waiting + m.nth_at_host AS there, t.waiting + m.nth AS everywhere
+        FROM more m LEFT JOIN of_clients c ON c.client = m.client AND c.is_trusted = m.is_trusted
+            JOIN at_hosts h ON h.host = m.host AND h.is_trusted = m.is_trusted JOIN together t ON t.is_trusted = m.is_trusted
     )
     SELECT array_agg(a.n) INTO taken
-    FROM asked a LEFT JOIN more m ON m.n = a.n LEFT JOIN of_clients c ON c.client = a.client LEFT JOIN at_hosts h ON h.host = a.host
-        CROSS JOIN together t
+    FROM asked a LEFT JOIN counted m ON m.n = a.n
     WHERE a.replaces OR (
-        (a.of_client IS NULL OR coalesce(c.waiting, 0) + m.nth_of_client <= a.of_client)
-        AND h.waiting + m.nth_at_host <= a.at_host AND t.waiting + m.nth <= a.in_all
+        (m.of_client IS NULL OR m.of_this <= m.of_client) AND m.there <= m.at_host
+        AND m.everywhere <= CASE WHEN m.of_client IS NULL OR m.of_this <= m.few THEN m.in_all ELSE m.in_all - m.kept END
     );
     DELETE FROM hub.request r USING unnest(pairs, clients) WITH ORDINALITY AS e(pair, client, n)
     WHERE e.n = ANY (taken) AND r.pair = e.pair AND r.client IS NOT DISTINCT FROM e.client;
     WITH new AS (
         INSERT INTO hub.request AS r (
-            id, shard, pair, client, host, topic, callback, subscribes, lease, secret, verify_token, received_at
+            id, shard, pair, client, is_trusted, host, topic, callback, subscribes, lease, secret, verify_token, received_at
         )
-        SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], hosts[e.n], topic_urls[e.n], callback_urls[e.n],
-            are_subscribe[e.n], leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
+        SELECT nextval('hub.request_id'), of_shards[e.n], e.pair, clients[e.n], are_trusted[e.n], hosts[e.n], topic_urls[e.n],
+            callback_urls[e.n], are_subscribe[e.n], leases[e.n], secrets[e.n], tokens[e.n], came_in[e.n]
         FROM unnest(pairs) WITH ORDINALITY AS e(pair, n)
         WHERE e.n = ANY (taken)
         ORDER BY e.n

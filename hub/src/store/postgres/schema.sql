@@ -277,6 +277,7 @@ CREATE TABLE hub.request (
     shard smallint NOT NULL,
     pair bytea NOT NULL,
     client inet,
+    is_trusted boolean NOT NULL,
     -- Of the callback.
     host text NOT NULL,
     topic text NOT NULL,

@@ -48,14 +48,15 @@ pub(super) const NOTIFICATION: Columns<6> = (
     "COPY hub.notification (topic, place, received_at, weight, head, body) FROM STDIN (FORMAT binary)",
     [Type::INT8, Type::INT8, Type::TIMESTAMPTZ, Type::INT8, Type::BYTEA, Type::BYTEA],
 );
-pub(super) const REQUEST: Columns<12> = (
-    "COPY hub.request (id, shard, pair, client, host, topic, callback, subscribes, lease, secret, verify_token, received_at) \
+pub(super) const REQUEST: Columns<13> = (
+    "COPY hub.request (id, shard, pair, client, is_trusted, host, topic, callback, subscribes, lease, secret, verify_token, received_at) \
      FROM STDIN (FORMAT binary)",
     [
         Type::INT8,
         Type::INT2,
         Type::BYTEA,
         Type::INET,
+        Type::BOOL,
         Type::TEXT,
         Type::TEXT,
         Type::TEXT,

@@ -46,11 +46,17 @@ pub struct NewRequest {
     pub client: Option<IpAddr>,
 }
 
-/// How many requests may wait in a store that several hubs share, before one more is refused.
+/// How many requests may wait in a store that several hubs share, before one more of a client is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingLimits {
+    /// Whether the client is trusted. Then all requests count, else those of strangers.
+    pub is_trusted: bool,
     /// In all.
     pub total: usize,
+    /// Among them, places for clients with few.
+    pub kept: usize,
+    /// Of one client that are few.
+    pub few: usize,
     /// For callbacks at the same host.
     pub host: usize,
     /// Of the same client; `None`: as many as may in all.

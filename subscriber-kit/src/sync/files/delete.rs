@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
 
-use crate::state_folder::{STATE_FOLDER, UNFINISHED, is_foreign};
+use crate::state_folder::{STATE_FOLDER, UNFINISHED_FILE, is_foreign};
 use crate::sync::Target;
 use crate::sync::progress::{Outcome, Progress};
 use crate::sync::reading::file_map::FileMap;
@@ -171,7 +171,7 @@ pub(super) fn sweep(folder: &Folder<'_>) {
 }
 
 fn is_unfinished(entry: &DirEntry) -> bool {
-    entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+    entry.file_name().as_encoded_bytes().starts_with(UNFINISHED_FILE.as_bytes())
 }
 
 /// As [`local_files`], with the unfinished ones.

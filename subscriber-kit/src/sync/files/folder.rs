@@ -17,7 +17,7 @@ use walkdir::WalkDir;
 use super::delete;
 use super::disk::Disk;
 use crate::space::free_space;
-use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, UNFINISHED, make_private_folder};
+use crate::state_folder::{self, COPY_LOCK_NAME, STATE_FOLDER, UNFINISHED_FILE, make_private_folder};
 use crate::sync::{SyncError, Target};
 
 const WORK_NAME: &str = "work";
@@ -289,7 +289,7 @@ impl Staging {
 
 pub(crate) fn unfinished_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(UNFINISHED);
+    builder.prefix(UNFINISHED_FILE);
     // Other users may read the copy as the umask allows, unlike most temporary files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

@@ -86,8 +86,15 @@ impl Changes<'_> {
         if open.url == self.root.as_str() {
             return Ok(Reached::nothing(collector, point));
         }
-        let Some(fetched) = self.lists.fetch(self.root, open.root.as_ref()).await? else {
-            return Ok(Reached::nothing(collector, point));
+        let fetched = match self.lists.fetch(self.root, open.root.as_ref()).await {
+            Ok(Some(fetched)) => fetched,
+            Ok(None) => return Ok(Reached::nothing(collector, point)),
+            // Where no list is missing, the open one is enough; where one is, the next run finds it.
+            Err(error) if error.is_about_a_document() => {
+                tracing::warn!(%error, root = %self.root, "cannot look for a later Change List");
+                return Ok(Reached::nothing(collector, point));
+            }
+            Err(error) => return Err(error),
         };
         self.lists.check_origin(&fetched.url)?;
         let validators = fetched.validators.clone();
