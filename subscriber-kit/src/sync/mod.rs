@@ -50,6 +50,7 @@
 
 mod at;
 mod audit;
+mod authority;
 mod baseline;
 mod choice;
 mod error;
@@ -57,6 +58,7 @@ mod failure;
 mod files;
 mod incremental;
 mod mixed_folders;
+mod offer;
 mod progress;
 mod reading;
 mod report;
@@ -69,11 +71,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resync_core::datetime::DateTime;
-use resync_core::document::Capability;
 use resync_core::durable::make_folder;
-use url::{Origin, Url};
+use url::Url;
 
 pub use audit::{AuditReport, Verdict, audit};
+pub use authority::Authority;
 pub(crate) use choice::synchronise_with_notified;
 pub use choice::{Depth, synchronise};
 pub use error::{ChainEnd, SyncError};
@@ -81,6 +83,7 @@ pub use failure::{Cause, FAILURES_KEPT, Failure, FailureKind};
 pub use files::resource_error::ResourceError;
 pub use mixed_folders::overlapping;
 pub(crate) use mixed_folders::refuse_mixed_folders;
+pub use offer::Offer;
 pub use progress::{Outcome, Progress, ResourceEvent};
 pub use reading::filter::Filter;
 pub use reading::gaps::{Gap, GapHistory};
@@ -93,93 +96,6 @@ pub use versions::fetch_versions;
 
 pub(crate) use self::files::delete::Folder;
 use self::files::disk::{Disk, Real};
-use crate::discover::Set;
-use crate::fetch::{Follow, is_moved};
-
-/// The documents to synchronise from, each a plain one or an index (RS-014).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
-    /// The Capability List, by which a copy knows whose it is. Without one, it knows that by the documents below.
-    pub capability_list: Option<Url>,
-    /// The Resource List.
-    pub resource_list: Option<Url>,
-    /// The Change List.
-    pub change_list: Option<Url>,
-    /// The Resource Dump.
-    pub resource_dump: Option<Url>,
-    /// The Change Dump.
-    pub change_dump: Option<Url>,
-}
-
-impl Offer {
-    /// A Resource List and nothing else.
-    #[must_use]
-    pub fn list(resource_list: Url) -> Self {
-        Self { resource_list: Some(resource_list), ..Self::default() }
-    }
-
-    /// What a set offers.
-    #[must_use]
-    pub fn of(set: &Set) -> Self {
-        Self {
-            capability_list: set.capability_list.clone(),
-            resource_list: set.resource_list.clone(),
-            change_list: set.named(&Capability::ChangeList).cloned(),
-            resource_dump: set.named(&Capability::ResourceDump).cloned(),
-            change_dump: set.named(&Capability::ChangeDump).cloned(),
-        }
-    }
-
-    /// What a copy is made from: the Resource List, or else the Resource Dump (RS-190).
-    #[must_use]
-    pub fn base(&self, how: BaselineFrom) -> Option<&Url> {
-        let dump = self.resource_dump.as_ref().filter(|_| how != BaselineFrom::List);
-        self.resource_list.as_ref().or(dump)
-    }
-
-    /// The document that lists changes.
-    #[must_use]
-    pub fn changes(&self, how: ChangesFrom) -> Option<&Url> {
-        match how {
-            ChangesFrom::List => self.change_list.as_ref().or(self.change_dump.as_ref()),
-            ChangesFrom::Dump => self.change_dump.as_ref().or(self.change_list.as_ref()),
-        }
-    }
-}
-
-/// Which origins a list may name (RS-200).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Authority {
-    /// Its own. `http` and `https` of one host, each at its usual port, are the same, since Sources move to https.
-    #[default]
-    SameOrigin,
-    /// Its own, and those of these URLs.
-    Origins(Vec<Url>),
-    /// Any; for trusted Sources.
-    Any,
-}
-
-impl Authority {
-    /// Where redirects of a resource may lead that this list names.
-    pub(crate) fn follow<'f>(&'f self, list: &'f Url) -> Follow<'f> {
-        match self {
-            Self::SameOrigin => Follow::Home,
-            Self::Origins(others) => Follow::Among(others, list),
-            Self::Any => Follow::Anywhere,
-        }
-    }
-
-    /// Whether a list of the origin `home` may lead to `url`.
-    pub(crate) fn allows(&self, url: &Url, home: &Origin) -> bool {
-        let origin = url.origin();
-        let is_one_more = match self {
-            Self::SameOrigin => false,
-            Self::Origins(others) => others.iter().any(|other| other.origin() == origin),
-            Self::Any => true,
-        };
-        is_one_more || origin == *home || is_moved(home, &origin) || is_moved(&origin, home)
-    }
-}
 
 /// Where the baseline of an empty copy comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -355,26 +271,5 @@ impl Target {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rs200_a_source_that_moved_to_https_is_the_same_and_other_hosts_and_ports_are_not() {
-        let is_allowed = |url: &str, home: &str| {
-            let [url, home] = [url, home].map(|text| Url::parse(text).unwrap());
-            Authority::SameOrigin.allows(&url, &home.origin())
-        };
-        assert!(is_allowed("http://a.example/x", "https://a.example/list.xml"));
-        assert!(is_allowed("https://a.example/x", "http://a.example:80/list.xml"));
-        for other in
-            ["https://b.example/x", "http://a.example:8080/x", "https://a.example:80/x", "ftp://a.example/x"]
-        {
-            assert!(!is_allowed(other, "https://a.example/list.xml"), "{other}");
-            assert!(!is_allowed("https://a.example/list.xml", other), "{other}");
-        }
     }
 }
