@@ -158,7 +158,7 @@ async fn answered(id: OrderId, events: &mut mpsc::UnboundedReceiver<OrderEvent>)
         }
     }
     // Nobody tells of any more.
-    pending().await
+    pending::<()>().await;
 }
 
 #[cfg(test)]

@@ -61,9 +61,9 @@ impl Delivery {
     }
 
     /// If the journal has it, it is handed over again by `again`.
-    fn new(content: Content, mut receipt: Receipt, again: &Again) -> Self {
-        receipt.again = receipt.record.map(|_| Box::new((content.clone(), again.clone())));
-        let Content { id, topic, skipped, content_type, links, body } = content;
+    fn new(parts: Parts, mut receipt: Receipt, again: &Again) -> Self {
+        receipt.again = receipt.record.map(|_| Box::new((parts.clone(), again.clone())));
+        let Parts { id, topic, skipped, content_type, links, body } = parts;
         Self { id, topic, skipped, content_type, links, body, receipt }
     }
 
@@ -81,7 +81,7 @@ impl Delivery {
             is_done: false,
             again: None,
         };
-        let content = Content {
+        let parts = Parts {
             id: arrival.id,
             topic,
             skipped: arrival.skipped,
@@ -89,13 +89,13 @@ impl Delivery {
             links: LinkHeader::parse(arrival.links),
             body: Arc::new(body),
         };
-        Some(Self::new(content, receipt, again))
+        Some(Self::new(parts, receipt, again))
     }
 }
 
 /// A [`Delivery`] without its receipt.
 #[derive(Clone, Debug)]
-struct Content {
+struct Parts {
     id: Option<NotificationId>,
     topic: TopicUrl,
     skipped: u64,
@@ -119,7 +119,7 @@ pub struct Receipt {
     subscriptions: Subscriptions,
     is_done: bool,
     /// `None` if only a restart hands it over again.
-    again: Option<Box<(Content, Again)>>,
+    again: Option<Box<(Parts, Again)>>,
 }
 
 impl Receipt {
@@ -154,7 +154,7 @@ impl Receipt {
     }
 
     /// Hands the notification over again, with a receipt that takes the place of this one.
-    fn hand_over_again(&self, content: Content, again: &Again) {
+    fn hand_over_again(&self, parts: Parts, again: &Again) {
         let receipt = Self {
             subscription: self.subscription.clone(),
             slot: self.slot,
@@ -164,7 +164,7 @@ impl Receipt {
             is_done: false,
             again: None,
         };
-        let delivery = Delivery::new(content, receipt, again);
+        let delivery = Delivery::new(parts, receipt, again);
         if let Err(refused) = again.send((Instant::now() + AGAIN_AFTER, delivery)) {
             // Nobody takes it before a restart.
             let (_, mut delivery) = refused.0;
@@ -177,8 +177,8 @@ impl Drop for Receipt {
     fn drop(&mut self) {
         // An open record in the journal still counts, since it is handed over again.
         let is_left = !self.is_done && self.record.is_some();
-        if is_left && let Some((content, again)) = self.again.take().map(|again| *again) {
-            self.hand_over_again(content, &again);
+        if is_left && let Some((parts, again)) = self.again.take().map(|again| *again) {
+            self.hand_over_again(parts, &again);
             return;
         }
         if !self.is_done {
@@ -252,8 +252,8 @@ pub(super) async fn accept(
         let arrival = received.arrival(token);
         let bytes = arrival.bytes(&received.body);
         let permit = reserve(subscriptions, &queue.new, bytes, max_waiting)?;
-        let (content, receipt) = stage(window, identity, received, subscriptions, token, bytes);
-        let delivery = Delivery::new(content, receipt, &queue.again);
+        let (parts, receipt) = stage(window, identity, received, subscriptions, token, bytes);
+        let delivery = Delivery::new(parts, receipt, &queue.again);
         Ok(hand_over_once_saved(delivery, arrival, permit))
     };
     let saved = subscriptions.with_open_window(token, admit).ok_or(NotAccepted::BeingForgotten)??;
@@ -298,7 +298,7 @@ fn stage(
     subscriptions: &Subscriptions,
     token: &str,
     bytes: u64,
-) -> (Content, Receipt) {
+) -> (Parts, Receipt) {
     let Received { id, topic, content_type, links, body } = received;
     let skipped = id.map_or(0, |id| window.skipped(id));
     let record = subscriptions.journal_number();
@@ -314,7 +314,7 @@ fn stage(
         is_done: false,
         again: None,
     };
-    (Content { id, topic, skipped, content_type, links, body: Arc::new(body) }, receipt)
+    (Parts { id, topic, skipped, content_type, links, body: Arc::new(body) }, receipt)
 }
 
 /// Writes it to the journal, then hands it over; returns who says whether it was written. Without a journal hands it over at once.

@@ -171,7 +171,8 @@ impl Changes<'_> {
         }
         let mut known_until = Some(since);
         if let Some(from) = document.from.filter(|from| *from > since) {
-            reader = self.bridge(reader, root, &mut archive, Gap { known_until: since, from }).await?;
+            let gap = Gap { known_until: since, from };
+            reader = Box::pin(self.bridge(reader, root, &mut archive, gap)).await?;
             known_until = None;
         }
         if !document.is_index {
@@ -184,7 +185,7 @@ impl Changes<'_> {
             }
             if let Some((until, from)) = known_until.zip(part.from.or(inner.from)) {
                 match gap_between((until, from)) {
-                    Some(gap) => reader = self.bridge(reader, &part.url, &mut archive, gap).await?,
+                    Some(gap) => reader = Box::pin(self.bridge(reader, &part.url, &mut archive, gap)).await?,
                     // Not the list that contains the point.
                     None if until > since => reader.continuity.contiguous_at.push(from),
                     None => {}
