@@ -119,34 +119,6 @@ fn each_figure_is_of_this_release_and_of_a_measurement_that_anybody_can_repeat()
 }
 
 #[test]
-fn whatever_is_measured_was_measured_of_one_state_of_the_code_with_every_figure() {
-    let files = files();
-    let known: BTreeMap<_, BTreeSet<_>> =
-        measurements().map(|(name, _, figures)| (name, figures.into_iter().collect())).collect();
-    let measured: BTreeMap<_, BTreeSet<_>> = files
-        .iter()
-        .map(|(name, outcome)| {
-            let values = outcome["values"].as_object().unwrap();
-            (name.as_str(), values.keys().map(String::as_str).collect())
-        })
-        .collect();
-    let without: BTreeMap<_, Vec<_>> = known
-        .iter()
-        .map(|(name, figures)| {
-            let values = measured.get(name).cloned().unwrap_or_default();
-            (*name, figures.difference(&values).copied().collect())
-        })
-        .filter(|(_, figures): &(_, Vec<_>)| !figures.is_empty())
-        .collect();
-    assert!(without.is_empty(), "not measured: {without:#?}");
-    let commits: BTreeSet<_> = files.values().map(|outcome| outcome["commit"].as_str().unwrap()).collect();
-    // The shortest name of a commit depends on what else the repository holds.
-    let shortest = commits.iter().min_by_key(|commit| commit.len()).unwrap();
-    assert!(commits.iter().all(|commit| commit.starts_with(shortest)), "{commits:?}");
-    assert!(!shortest.ends_with("-dirty"), "{shortest} is no commit");
-}
-
-#[test]
 fn rows_of_another_state_of_the_code_than_the_newest_are_named_above_the_table() {
     let files = files();
     let page = fs::read_to_string(root().join("docs/reference/figures.md")).unwrap();
