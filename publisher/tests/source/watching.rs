@@ -184,15 +184,16 @@ fn a_set_whose_build_takes_long_keeps_no_other_waiting() {
     watching.join().unwrap();
 }
 
+fn settings_with(place: &Place, hubs: [&Hub; 2]) -> Settings {
+    let settings = Settings::new(place.collection(), BaseUrl::parse(BASE).unwrap());
+    hubs.into_iter().fold(settings, |settings, hub| settings.hub(HubUrl::parse(&hub.url()).unwrap()))
+}
+
 #[test]
 fn a_hub_that_is_away_keeps_no_other_waiting() {
     let (place, hub, away) = (Place::new(), Hub::start(), Hub::start());
     away.answers("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    let base_url = BaseUrl::parse(BASE).unwrap();
-    let settings =
-        [&hub, &away].into_iter().fold(Settings::new(place.collection(), base_url), |settings, hub| {
-            settings.hub(HubUrl::parse(&hub.url()).unwrap())
-        });
+    let settings = settings_with(&place, [&hub, &away]);
     // Nobody waits for its end.
     let timing = Timing { first_pause: Duration::from_secs(3600), ..Timing::default() };
     let (stop, watching) = watch_here(vec![(place.out(), settings)], timing, drop);
@@ -210,11 +211,7 @@ fn a_hub_that_is_away_keeps_no_other_waiting() {
 fn a_hub_that_asks_for_a_pause_gets_it_and_no_other_waits() {
     let (place, hub, busy) = (Place::new(), Hub::start(), Hub::start());
     busy.answers(BUSY);
-    let base_url = BaseUrl::parse(BASE).unwrap();
-    let settings =
-        [&hub, &busy].into_iter().fold(Settings::new(place.collection(), base_url), |settings, hub| {
-            settings.hub(HubUrl::parse(&hub.url()).unwrap())
-        });
+    let settings = settings_with(&place, [&hub, &busy]);
     let soon = Duration::from_millis(1);
     let timing = Timing { first_pause: soon, last_pause: soon, ..Timing::default() };
     let (stop, watching) = watch_here(vec![(place.out(), settings)], timing, drop);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use resync_core::datetime::DateTime;
 use resync_core::websub::TopicUrl;
-use resync_harness::eventually;
-use tokio::task::spawn_blocking;
+use resync_harness::{Rows, eventually};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::backups::Elsewhere;
 use super::{
@@ -237,21 +237,13 @@ async fn remove_pings(store: &dyn Store, pings: &[Ping]) {
 
 /// What watches over the process takes a store that does not answer for stuck.
 async fn it_answers_while_commands_wait(place: Place) {
-    const HOLD: &str = "BEGIN; LOCK TABLE hub.ping; DO $$ BEGIN \
-        FOR nth IN 1..3000 LOOP EXIT WHEN EXISTS (SELECT FROM hub.paused); PERFORM pg_sleep(0.01); END LOOP; \
-        END $$; COMMIT";
-    const WAITS: &str = "SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database() \
-        AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.put_pings_%'";
     let place = Arc::new(place);
     let store = place.open().await;
-    let held = Arc::clone(&place);
-    let holding = spawn_blocking(move || held.sql(HOLD));
-    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.ping'::regclass \
-        AND l.mode = 'AccessExclusiveLock' AND l.granted";
-    eventually("pings are locked", async || !place.sql(is_held).is_empty()).await;
+    let holding = hold(&place, "hub.ping", "SELECT FROM hub.paused").await;
     let asked = Arc::clone(&store);
     let pinging = tokio::spawn(async move { asked.put_ping(topic("t"), None, PingClient::default()).await });
-    eventually("a ping waits", async || !place.sql(WAITS).is_empty()).await;
+    let waits = waits_for_lock("put_pings");
+    eventually("a ping waits", async || !place.sql(&waits).is_empty()).await;
     store.answers().await.unwrap();
     assert!(!pinging.is_finished());
     place.sql("INSERT INTO hub.paused VALUES (1)");
@@ -285,30 +277,45 @@ async fn orders_that_were_taken_and_not_heard_of_are_taken_once_more_by_the_same
 
 /// Denials of hundreds give hundreds of orders at once, one after the other.
 async fn the_time_of_an_order_begins_when_it_is_given_however_long_it_had_to_wait_for_that(place: Place) {
-    const HOLD: &str = "BEGIN; LOCK TABLE hub.act; DO $$ BEGIN \
-        FOR nth IN 1..3000 LOOP \
-            PERFORM pg_stat_clear_snapshot(); \
-            EXIT WHEN EXISTS ( \
-                SELECT FROM pg_stat_activity a WHERE a.datname = current_database() \
-                    AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.order_%' \
-            ); \
-            PERFORM pg_sleep(0.01); \
-        END LOOP; \
-        PERFORM pg_sleep(0.1); \
-        END $$; COMMIT";
     let place = Arc::new(place);
     let store = place.open().await;
-    let held = Arc::clone(&place);
-    let holding = spawn_blocking(move || held.sql(HOLD));
-    let is_held = "SELECT 1 FROM pg_locks l WHERE l.relation = 'hub.act'::regclass \
-        AND l.mode = 'AccessExclusiveLock' AND l.granted";
-    eventually("orders are locked", async || !place.sql(is_held).is_empty()).await;
+    let holding = hold(&place, "hub.act", &waits_for_lock("order")).await;
     let until = DateTime::from_system_time(store.now().to_system_time() + LEASE);
     store.order(&[Shard(1)], Order::Halt(SubscriptionId(7)), until).await.unwrap();
     holding.await.unwrap();
     let later =
         format!("SELECT 1 FROM hub.act a WHERE a.until > to_timestamp({} / 1000.0)", until.unix_millis());
     assert_eq!(place.sql(&later).len(), 1);
+}
+
+/// Locks a table until this query finds something and for a moment longer, but for half a minute or so at most.
+async fn hold(place: &Arc<Place>, table: &str, until: &str) -> JoinHandle<Rows> {
+    let hold = format!(
+        "BEGIN; LOCK TABLE {table}; DO $$ BEGIN \
+        FOR nth IN 1..3000 LOOP \
+            PERFORM pg_stat_clear_snapshot(); \
+            EXIT WHEN EXISTS ({until}); \
+            PERFORM pg_sleep(0.01); \
+        END LOOP; \
+        PERFORM pg_sleep(0.1); \
+        END $$; COMMIT"
+    );
+    let held = Arc::clone(place);
+    let holding = spawn_blocking(move || held.sql(&hold));
+    let is_held = format!(
+        "SELECT 1 FROM pg_locks l WHERE l.relation = '{table}'::regclass \
+        AND l.mode = 'AccessExclusiveLock' AND l.granted"
+    );
+    eventually("the table is locked", async || !place.sql(&is_held).is_empty()).await;
+    holding
+}
+
+/// Finds a statement that waits for a lock in a function of this name.
+fn waits_for_lock(function: &str) -> String {
+    format!(
+        "SELECT 1 FROM pg_stat_activity a WHERE a.datname = current_database() \
+        AND a.wait_event_type = 'Lock' AND a.query LIKE '%hub.{function}_%'"
+    )
 }
 
 /// What comes while another is under way goes together, in one round or another.

@@ -25,7 +25,7 @@ mod subscribing;
 #[cfg(feature = "postgres")]
 mod two_handles;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ use self::place::Place;
 pub(crate) use self::place::SharedDatabase;
 use super::{
     Activation, Appended, ContentKind, Denial, Ended, Epoch, Failing, FailureClass, Intent, Keyring, Laggard,
-    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Ping, Shard,
-    Shares, Store, StoreEvent, Subscription, Topic, TopicId,
+    NewNotification, NewRequest, Notification, NotificationLinks, Offset, Payer, PendingRequest, Ping,
+    PingClient, Shard, Shares, Store, StoreEvent, Subscription, Topic, TopicId,
 };
 use crate::store::{VerifiedSubscription, VerifiedUnsubscription};
 
@@ -203,6 +203,18 @@ async fn waiting(store: &dyn Store) -> Vec<PendingRequest> {
 /// All denials of which callbacks are to be informed, the oldest first.
 async fn untold(store: &dyn Store) -> Vec<Denial> {
     store.denials(&store.all_shards()).await.unwrap()
+}
+
+/// Clients that ping one topic, one after the other, and whose ping it is then.
+const PINGED_BY: [(PingClient, PingClient); 4] = [
+    (client(1, false), client(1, false)),
+    (client(2, true), client(2, true)),
+    (client(3, false), client(2, true)),
+    (client(4, true), client(4, true)),
+];
+
+const fn client(last: u8, is_trusted: bool) -> PingClient {
+    PingClient { network: Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last))), is_trusted }
 }
 
 /// All pings that wait, the oldest first.

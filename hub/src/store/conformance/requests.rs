@@ -5,7 +5,7 @@ use resync_core::datetime::DateTime;
 use resync_core::websub::{TopicUrl, VerifyToken};
 
 use super::{
-    Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
+    PINGED_BY, Place, activate, ask, ask_from, ask_to_subscribe, at, callback, deactivate, on_every_engine,
     owned_by_hubs, pinged, secret, topic, waiting,
 };
 use crate::store::{
@@ -61,13 +61,7 @@ async fn a_waiting_trace_is_replaced_by_another_only(place: Place) {
 
 async fn whose_a_waiting_ping_is_outlives_the_hub_and_a_stranger_takes_no_trust_from_it(place: Place) {
     let mut store = place.open().await;
-    let client = |last, is_trusted| PingClient { network: Some([192, 0, 2, last].into()), is_trusted };
-    for (by, kept) in [
-        (client(1, false), client(1, false)),
-        (client(2, true), client(2, true)),
-        (client(3, false), client(2, true)),
-        (client(4, true), client(4, true)),
-    ] {
+    for (by, kept) in PINGED_BY {
         let ping = store.put_ping(topic("t"), None, by).await.unwrap();
         assert_eq!(ping.client, by);
         store = place.reopen(store).await;

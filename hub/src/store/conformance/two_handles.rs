@@ -12,12 +12,12 @@ use tokio::join;
 use tokio::task::{spawn_blocking, yield_now};
 
 use super::{
-    DAY, Place, activate, append, ask_from, ask_to_subscribe, at, callback, gone, is_new, named, on_postgres,
-    posted, read, subscribe, the, topic, waiting,
+    DAY, PINGED_BY, Place, activate, append, ask_from, ask_to_subscribe, at, callback, gone, is_new, named,
+    on_postgres, posted, read, subscribe, the, topic, waiting,
 };
 use crate::store::{
     Activation, Checkpoint, DenialScope, Epoch, Intent, Keyring, KnownDurability, NewDenial, NewRequest,
-    Offset, Ping, PingClient, Shard, Spread, Store, StoreError, Uptime, WaitingLimits,
+    Offset, Ping, Shard, Spread, Store, StoreError, Uptime, WaitingLimits,
 };
 
 on_postgres!(
@@ -450,13 +450,7 @@ async fn the_uptime_that_both_write_is_that_of_one_of_them(place: Place) {
 
 async fn whose_a_ping_is_the_other_hub_knows_and_a_stranger_takes_no_trust_from_it(place: Place) {
     let [one, other] = both(&place).await;
-    let client = |last, is_trusted| PingClient { network: Some([192, 0, 2, last].into()), is_trusted };
-    for (by, kept) in [
-        (client(1, false), client(1, false)),
-        (client(2, true), client(2, true)),
-        (client(3, false), client(2, true)),
-        (client(4, true), client(4, true)),
-    ] {
+    for (by, kept) in PINGED_BY {
         let ping = one.put_ping(topic("t"), None, by).await.unwrap();
         assert_eq!(super::pinged(&*other).await, [Ping { client: kept, ..ping }]);
     }

@@ -586,6 +586,14 @@ async fn a_denial_that_comes_in_while_its_shard_is_taken_over_is_told_once() {
     assert!(listener.accept().now_or_never().is_none());
 }
 
+/// A hub with one subscription in force, and its callback.
+async fn subscribed(folder: &std::path::Path) -> (Setup, CallbackUrl) {
+    let setup = Setup::new(folder, NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
+    let callback = subscriber().await;
+    setup.judge(setup.ask(&callback).await, 1).await;
+    (setup, callback)
+}
+
 /// The next start of the hub, before which the only subscription in its store was damaged.
 fn restarted_with_damage(setup: Setup, folder: &std::path::Path) -> Setup {
     drop(setup);
@@ -596,9 +604,7 @@ fn restarted_with_damage(setup: Setup, folder: &std::path::Path) -> Setup {
 #[tokio::test]
 async fn a_renewal_of_a_subscription_that_cannot_be_read_waits_for_the_next_start_and_is_not_tried_again() {
     let folder = tempfile::tempdir().unwrap();
-    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
-    let callback = subscriber().await;
-    setup.judge(setup.ask(&callback).await, 1).await;
+    let (setup, callback) = subscribed(folder.path()).await;
     let renewal = setup.ask(&callback).await;
     let setup = restarted_with_damage(setup, folder.path());
     setup.judge_as(renewal.clone(), Requester { in_force: true, ..UNKNOWN }).await;
@@ -608,9 +614,7 @@ async fn a_renewal_of_a_subscription_that_cannot_be_read_waits_for_the_next_star
 #[tokio::test]
 async fn a_denial_waits_for_the_next_start_where_what_was_subscribed_since_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let setup = Setup::new(folder.path(), NetworkLimit::for_strangers(false), Arc::new(EveryTopic));
-    let callback = subscriber().await;
-    setup.judge(setup.ask(&callback).await, 1).await;
+    let (setup, callback) = subscribed(folder.path()).await;
     setup.store.deny(denial(&callback)).await.unwrap().unwrap();
     setup.judge(setup.ask(&callback).await, 1).await;
     let setup = restarted_with_damage(setup, folder.path());
